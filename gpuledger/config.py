@@ -1,0 +1,84 @@
+"""Settings: defaults here, then the configuration file (TOML), then GPULEDGER_* variables, then the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from gpuledger.errors import ConfigError
+
+
+class Settings(BaseSettings):
+    """Everything that an operator may set, with its default and its unit in its name."""
+
+    model_config = SettingsConfigDict(env_prefix="GPULEDGER_", extra="forbid", frozen=True)
+
+    warehouse: Path = Field(Path("var/gpuledger.duckdb"), description="the warehouse file (DuckDB)")
+    state_url: str | None = Field(
+        None, description="SQLAlchemy URL of the state store; default: SQLite beside the warehouse"
+    )
+    listen: str = Field("127.0.0.1:8420", description="HOST:PORT of the service")
+    service_url: str = Field("http://127.0.0.1:8420", description="where collectors and dashboards find the service")
+    timezone: str = Field("UTC", description="IANA zone in which days and weeks are cut and times are shown")
+    memory_limit_mib: int = Field(4096, ge=256, description="DuckDB's memory limit, MiB")
+    max_body_bytes: int = Field(
+        64 * 2**20, ge=2**10, description="largest request body, and largest decoded batch, bytes"
+    )
+    max_text_bytes: int = Field(4096, ge=64, description="longest text value in a record, bytes of UTF-8")
+    future_tolerance_seconds: float = Field(600, ge=0, description="how far ahead of the service's clock a time may be")
+    oldest_accepted_days: float = Field(3650, gt=0, description="how old a reading may be")
+    lateness_minutes: float = Field(60, ge=0, description="how long an hour stays provisional after its end")
+    ledger_every_seconds: float = Field(60, gt=0, description="how often open hours are rebuilt")
+    rules_every_seconds: float = Field(900, gt=0, description="how often rules run")
+    report_directory: Path = Field(Path("var/reports"), description="where scheduled reports are written")
+    alert_webhook_url: SecretStr | None = Field(
+        None, description="generic JSON webhook for alerts; its address is a credential"
+    )
+    alert_webhook_secret: SecretStr | None = Field(None, description="HMAC-SHA256 key of the webhook")
+    alert_minimum_gpu_hours: float = Field(
+        8, ge=0, description="smallest finding that raises an alert, GPU-hours wasted"
+    )
+    heartbeat_url: SecretStr | None = Field(
+        None, description="webhook that gets a signed heartbeat; its absence is the alarm"
+    )
+    heartbeat_every_seconds: float = Field(60, gt=0, description="interval of the heartbeat")
+    scheduler: str = Field("fake", description="scheduler adapter for plans")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Command line over environment over file over defaults."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @property
+    def effective_state_url(self) -> str:
+        """The state store's URL, with the default filled in."""
+        return self.state_url or f"sqlite:///{self.warehouse.with_suffix('.state.sqlite')}"
+
+
+def load(config: Path | None = None, **overrides: Any) -> Settings:
+    """Settings from `config` (TOML), the environment and `overrides` (None values are "not given").
+
+    Raises ConfigError naming the setting.
+    """
+    if config is not None and not config.is_file():
+        raise ConfigError(f"--config: no file {config}")
+    given = {name: value for name, value in overrides.items() if value is not None}
+
+    class FileSettings(Settings):
+        model_config = SettingsConfigDict(toml_file=config)
+
+    try:
+        return FileSettings(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error

@@ -1,0 +1,74 @@
+"""Facts about GPU models, from the vendors' data sheets: power, dense BF16 peak, MIG compute slices.
+
+`power_idle_watts` is what an idle card of the model draws with a driver loaded; A's power band is measured from it.
+The names are canonical; `canonical_model` maps what drivers and exporters print onto them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+
+@dataclass(frozen=True, slots=True)
+class GpuModel:
+    """One model. `power_*_watts` in watts, `peak_bf16_flops` dense, `compute_slices` and `memory_slices` under MIG (0: none)."""
+
+    model: str
+    pattern: str
+    power_idle_watts: float
+    power_tdp_watts: float
+    peak_bf16_flops: float | None
+    compute_slices: int = 0
+    memory_slices: int = 0
+
+
+GPU_MODELS = (
+    GpuModel("GB200", r"\bGB200\b", 140, 1200, 2500e12, 7, 8),
+    GpuModel("B200", r"\bB200\b", 140, 1000, 2250e12, 7, 8),
+    GpuModel("H200", r"\bH200\b", 75, 700, 989e12, 7, 8),
+    GpuModel("H800", r"\bH800\b", 70, 700, 989e12, 7, 8),
+    GpuModel("H20", r"\bH20\b", 70, 400, 148e12, 7, 8),
+    GpuModel("H100-PCIE", r"\bH100[ -]PCIE\b", 50, 350, 756e12, 7, 8),
+    GpuModel("H100", r"\bH100\b", 70, 700, 989e12, 7, 8),
+    GpuModel("A800", r"\bA800\b", 60, 400, 312e12, 7, 8),
+    GpuModel("A100", r"\bA100\b", 60, 400, 312e12, 7, 8),
+    GpuModel("A30", r"\bA30\b", 30, 165, 165e12, 4, 4),
+    GpuModel("A10G", r"\bA10G\b", 25, 300, 70e12),
+    GpuModel("A10", r"\bA10\b", 25, 150, 125e12),
+    GpuModel("L40S", r"\bL40S\b", 35, 350, 362e12),
+    GpuModel("L20", r"\bL20\b", 35, 275, 119e12),
+    GpuModel("L4", r"\bL4\b", 17, 72, 121e12),
+    GpuModel("T4", r"\bT4\b", 10, 70, None),
+    GpuModel("V100", r"\bV100M?\d*\b", 40, 300, None),
+    GpuModel("P100", r"\bP100\b", 30, 250, None),
+    GpuModel("2080Ti", r"\b(RTX )?2080( ?Ti)?\b", 20, 250, None),
+)
+
+_MIG_PROFILE = re.compile(r"(?:MIG )?(?:(\d+)c\.)?(\d+)g\.\d+gb")
+
+
+@cache
+def canonical_model(name: str | None) -> str | None:
+    """The canonical name of what a driver printed ("NVIDIA H100 80GB HBM3" is "H100"); unknown names stay as they are."""
+    if not name:
+        return None
+    for known in GPU_MODELS:
+        if re.search(known.pattern, name, re.IGNORECASE):
+            return known.model
+    return name
+
+
+@cache
+def slice_share(model: str | None, profile: str | None) -> float | None:
+    """The share of the physical GPU that a MIG profile takes, by compute slices (3g.20gb of an A100 is 3/7).
+
+    A compute instance inside a GPU instance ("1c.3g.20gb") counts its own slices. None when the model or the
+    profile is not known.
+    """
+    match = _MIG_PROFILE.fullmatch(profile or "")
+    known = next((m for m in GPU_MODELS if m.model == canonical_model(model)), None)
+    if match is None or known is None or not known.compute_slices:
+        return None
+    return int(match[1] or match[2]) / known.compute_slices

@@ -1,0 +1,77 @@
+"""What the analyzers produce: findings and recommendations."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A fact with evidence, about GPU-hours that are in the ledger (algorithms.md, section 0).
+
+    `gpu_hours_recoverable` never exceeds `gpu_hours_wasted`, which never exceeds `gpu_hours_observed`.
+    `confidence` is 0 to 1, coverage multiplied in. `evidence` lists metric, value, threshold, sample count,
+    coverage and the query; `guardrails`, `expected_gain` and `data_quality` are plain values.
+    """
+
+    analyzer: str
+    rule_id: str
+    rule_version: int
+    subject_kind: str
+    subject_id: str
+    tenant: str = ""
+    user: str = ""
+    window_start: datetime
+    window_end: datetime
+    gpu_hours_observed: float
+    gpu_hours_wasted: float
+    gpu_hours_recoverable: float
+    confidence: float
+    basis: str
+    cause_code: str
+    action_code: str
+    evidence: tuple[dict[str, Any], ...] = ()
+    action_params: dict[str, Any] = field(default_factory=dict)
+    guardrails: dict[str, Any] = field(default_factory=dict)
+    expected_gain: dict[str, Any] = field(default_factory=dict)
+    data_quality: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def finding_id(self) -> str:
+        """Stable identity: a hash of analyzer, subject and window start."""
+        key = "\x1f".join((self.analyzer, self.subject_kind, self.subject_id, self.window_start.isoformat()))
+        return hashlib.sha256(key.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaChange:
+    """One queue's nominal quota of one flavor, before and after, in GPUs."""
+
+    queue: str
+    tenant: str
+    flavor: str
+    nominal_gpus_before: float
+    nominal_gpus_after: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """A proposed change with its gain, guard and undo.
+
+    `expected_gpu_hours` is the unmet demand over the observed window that the change would have met, had work
+    been that of the window. `guardrails` says what must still hold when it is applied.
+    """
+
+    recommendation_id: str
+    kind: str
+    title: str
+    changes: tuple[QuotaChange, ...]
+    expected_gpu_hours: float
+    window_start: datetime
+    window_end: datetime
+    confidence: float
+    guardrails: dict[str, Any] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)

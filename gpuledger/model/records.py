@@ -1,0 +1,104 @@
+"""The table of records that may be sent to the warehouse: one name, one class, one key.
+
+The Arrow schema of a record is derived from its dataclass, so that the collector, the ingest API
+and the warehouse cannot disagree.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+
+from gpuledger.model import inventory, telemetry, work
+
+_ARROW = {
+    str: pa.string(),
+    int: pa.int64(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+    datetime: pa.timestamp("us", tz="UTC"),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RecordType:
+    """A kind of record: its `name` (also its table's), its class, its key columns and the column that dates it.
+
+    `is_stream` records are appended and bounded in time; the others are replaced by key.
+    """
+
+    name: str
+    cls: type[Any]
+    key: tuple[str, ...]
+    time_column: str
+    is_stream: bool = False
+
+
+_TYPES = (
+    RecordType("reading", telemetry.Reading, ("gpu_uuid", "slice_id", "ts", "source"), "ts", is_stream=True),
+    RecordType("source_read", telemetry.SourceRead, ("node", "source", "ts"), "ts", is_stream=True),
+    RecordType("holding", telemetry.Holding, ("gpu_uuid", "slice_id", "namespace", "pod", "ts"), "ts", is_stream=True),
+    RecordType("node", inventory.Node, ("node", "from_at"), "from_at"),
+    RecordType("asset", inventory.Asset, ("gpu_uuid", "from_at"), "from_at"),
+    RecordType("condition", inventory.Condition, ("subject", "condition", "from_at"), "from_at"),
+    RecordType("scheduler_node", inventory.SchedulerNode, ("scheduler", "node", "from_at"), "from_at"),
+    RecordType("tenant", work.Tenant, ("tenant", "from_at"), "from_at"),
+    RecordType("queue", work.Queue, ("queue",), ""),
+    RecordType("quota", work.Quota, ("queue", "flavor", "from_at"), "from_at"),
+    RecordType("workload", work.Workload, ("workload_id",), "submitted_at"),
+    RecordType("allocation", work.Allocation, ("allocation_id",), "started_at"),
+    RecordType("queue_state", work.QueueState, ("queue", "ts"), "ts", is_stream=True),
+    RecordType("service_load", work.ServiceLoad, ("workload_id", "ts"), "ts", is_stream=True),
+)
+
+RECORDS: Mapping[str, RecordType] = types.MappingProxyType({record.name: record for record in _TYPES})
+
+
+def _arrow_field(field: dataclasses.Field[Any], hint: Any) -> pa.Field:
+    options = typing.get_args(hint)
+    nullable = type(None) in options
+    base = next((option for option in options if option is not type(None)), hint)
+    return pa.field(field.name, _ARROW[base], nullable=nullable)
+
+
+@cache
+def arrow_schema(name: str) -> pa.Schema:
+    """The Arrow schema of record `name`: columns in the order of its class, times in UTC microseconds."""
+    cls = RECORDS[name].cls
+    hints = typing.get_type_hints(cls)
+    return pa.schema([_arrow_field(field, hints[field.name]) for field in dataclasses.fields(cls)])
+
+
+def to_table(name: str, rows: Iterable[Any]) -> pa.Table:
+    """Records of class `RECORDS[name].cls` as one Arrow table."""
+    schema = arrow_schema(name)
+    columns: dict[str, list[Any]] = {column: [] for column in schema.names}
+    for row in rows:
+        for column, values in columns.items():
+            values.append(getattr(row, column))
+    return pa.table(columns, schema=schema)
+
+
+def complete(name: str, table: pa.Table) -> pa.Table:
+    """`table` with the columns it lacks filled with their defaults, in schema order.
+
+    Raises KeyError naming a required column that is absent.
+    """
+    schema = arrow_schema(name)
+    columns = []
+    for field in dataclasses.fields(RECORDS[name].cls):
+        target = schema.field(field.name)
+        if field.name in table.column_names:
+            columns.append(table[field.name].cast(target.type))
+        elif field.default is not dataclasses.MISSING:
+            columns.append(pa.array([field.default] * table.num_rows, target.type))
+        else:
+            raise KeyError(field.name)
+    return pa.table(columns, schema=schema)

@@ -1,0 +1,54 @@
+"""The closed sets of words that records, SQL and surfaces share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """The twelve states of a share of a GPU-minute, in the order in which the first match wins."""
+
+    UNAVAILABLE = "unavailable"
+    RESERVED_SPARE = "reserved_spare"
+    FREE_STRANDED = "free_stranded"
+    FREE_USABLE = "free_usable"
+    ALLOC_STARTING = "alloc_starting"
+    ALLOC_UNKNOWN = "alloc_unknown"
+    ALLOC_STANDBY = "alloc_standby"
+    ALLOC_IDLE = "alloc_idle"
+    ALLOC_STALLED = "alloc_stalled"
+    ALLOC_LOW = "alloc_low"
+    ALLOC_PRODUCTIVE = "alloc_productive"
+    ALLOC_UNGRADED = "alloc_ungraded"
+
+
+WASTE_STATES = (State.FREE_STRANDED, State.ALLOC_IDLE, State.ALLOC_STALLED)
+"""States that count as waste; `alloc_low` is advice and stays outside."""
+
+ASSET_STATUSES = ("arrived", "racked", "in_service", "under_repair", "returned")
+"""Life of a card. It counts in the inventory from `racked` until `returned`; `under_repair` is `unavailable`."""
+
+CONDITIONS = ("not_ready", "cordoned_fault", "drain", "gpu_lost", "fatal_xid", "under_repair", "spare")
+"""Dated facts about a node or a GPU; `spare` makes `reserved_spare`, every other one `unavailable`."""
+
+WORKLOAD_KINDS = ("training", "inference", "notebook", "batch", "unknown")
+
+STAGES = ("pretraining", "posttraining", "evaluation", "inference", "notebook", "other")
+"""What a workload is for: a dimension of the ledger, set by label rules."""
+
+READ_SCOPES = ("device", "process")
+"""What a source's page lists: every device (a missing row is a lost card) or only devices with a
+process (a missing row means that no process ran)."""
+
+
+class QualityFlag:
+    """Bits of a reading's `quality_flags`."""
+
+    VALUE_REJECTED = 1
+    """At least one metric was a sentinel, not finite, or outside its physical range."""
+    PROFILING_CONTRADICTED = 2
+    """A profiling counter read exactly zero while utilization and power said the opposite."""
+    DUPLICATE_COPIES = 4
+    """The page gave one device several times (time-slicing, HPC jobs, replicas); one copy was kept."""
+    PARTIAL = 8
+    """Some metrics of the device could not be read in this pass."""

@@ -1,0 +1,69 @@
+"""The tables of names. Adding an adapter is one file and one line here; nothing is imported before it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from gpuledger.errors import ConfigError
+
+SOURCES: Mapping[str, str] = {
+    "nvml": "collector.sources.nvml:NvmlSource",
+    "dcgm": "collector.sources.dcgm:DcgmSource",
+}
+
+SCHEDULERS: Mapping[str, str] = {
+    "fake": "schedulers.fake:FakeScheduler",
+}
+
+RULES: Mapping[str, str] = {
+    "idle_allocation": "analyzers.rules.idle_allocation:IdleAllocation",
+    "fragmentation": "analyzers.rules.fragmentation:Fragmentation",
+    "quota_balance": "analyzers.rules.quota_balance:QuotaBalance",
+}
+
+RECOMMENDERS: Mapping[str, str] = {
+    "move_quota": "analyzers.recommend.move_quota:MoveQuota",
+}
+
+REPORTS: Mapping[str, str] = {
+    "weekly": "reports.weekly:WeeklyReport",
+}
+
+CHANNELS: Mapping[str, str] = {
+    "webhook": "alerts.channels.webhook:WebhookChannel",
+}
+
+IMPORTERS: Mapping[str, str] = {
+    "openb": "collector.importers.openb:read",
+    "helios": "collector.importers.helios:read",
+    "assets": "collector.importers.assets:read",
+    "exposition": "collector.importers.exposition:read",
+}
+
+TABLES: Mapping[str, Mapping[str, str]] = {
+    "sources": SOURCES,
+    "schedulers": SCHEDULERS,
+    "rules": RULES,
+    "recommenders": RECOMMENDERS,
+    "reports": REPORTS,
+    "channels": CHANNELS,
+    "importers": IMPORTERS,
+}
+
+
+def resolve(table: str, name: str) -> Any:
+    """The object that `name` stands for in `table`; outside plug-ins come from the entry points "gpuledger.<table>".
+
+    Raises ConfigError naming what is known.
+    """
+    known = TABLES[table]
+    if name in known:
+        module, _, attribute = known[name].partition(":")
+        return getattr(import_module(module), attribute)
+    plugins = {entry.name: entry for entry in entry_points(group=f"gpuledger.{table}")}
+    if name in plugins:
+        return plugins[name].load()
+    raise ConfigError(f"no {table.rstrip('s')} called {name!r}; known: {', '.join(sorted({*known, *plugins}))}")
