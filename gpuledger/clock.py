@@ -24,7 +24,7 @@ class SystemClock:
 
     def now(self) -> datetime:
         """The current instant in UTC."""
-        return datetime.now(UTC)  # noqa: TID251 the clock itself
+        return datetime.now(UTC)
 
     def sleep(self, seconds: float) -> None:
         """Block the calling thread for `seconds`."""

@@ -53,8 +53,8 @@ class Settings(BaseSettings):
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 pydantic's signature
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 pydantic's signature
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Command line over environment over file over defaults."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)

@@ -13,7 +13,7 @@ from functools import cache
 
 @dataclass(frozen=True, slots=True)
 class GpuModel:
-    """One model. `power_*_watts` in watts, `peak_bf16_flops` dense, `compute_slices` and `memory_slices` under MIG (0: none)."""
+    """One model: power in watts, dense `peak_bf16_flops`, compute and memory slices under MIG (0: none)."""
 
     model: str
     pattern: str
@@ -51,7 +51,7 @@ _MIG_PROFILE = re.compile(r"(?:MIG )?(?:(\d+)c\.)?(\d+)g\.\d+gb")
 
 @cache
 def canonical_model(name: str | None) -> str | None:
-    """The canonical name of what a driver printed ("NVIDIA H100 80GB HBM3" is "H100"); unknown names stay as they are."""
+    """The canonical name of what a driver printed ("NVIDIA H100 80GB HBM3" is "H100"); unknown names stay."""
     if not name:
         return None
     for known in GPU_MODELS:

@@ -61,7 +61,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerNode:
-    """How many GPUs a scheduler believes a node offers during [`from_at`, `until_at`). Grain: (`scheduler`, `node`, `from_at`)."""
+    """How many GPUs a scheduler believes a node offers, with dates. Grain: (`scheduler`, `node`, `from_at`)."""
 
     scheduler: str
     node: str

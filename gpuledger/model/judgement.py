@@ -42,7 +42,7 @@ class Finding:
     @property
     def finding_id(self) -> str:
         """Stable identity: a hash of analyzer, subject and window start."""
-        key = "\x1f".join((self.analyzer, self.subject_kind, self.subject_id, self.window_start.isoformat()))
+        key = f"{self.analyzer}\x1f{self.subject_kind}\x1f{self.subject_id}\x1f{self.window_start.isoformat()}"
         return hashlib.sha256(key.encode()).hexdigest()[:16]
 
 

@@ -75,7 +75,7 @@ class SourceRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """A source saw a workload's pod on a GPU or slice at `ts`. Grain: (`gpu_uuid`, `slice_id`, `namespace`, `pod`, `ts`).
+    """A source saw a pod on a GPU or slice at `ts`. Grain: (`gpu_uuid`, `slice_id`, `namespace`, `pod`, `ts`).
 
     Used for attribution only where no scheduler says who held the GPU. `share` is the part of the
     physical GPU, slice weight and time-slicing included.

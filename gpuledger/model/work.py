@@ -32,7 +32,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """What a queue may use of one flavor (GPU model; empty for any) during a time. Grain: (`queue`, `flavor`, `from_at`).
+    """What a queue may use of one flavor (GPU model; empty: any), with dates. Grain: (`queue`, `flavor`, `from_at`).
 
     Unset limits are None ("unlimited"), which is not zero. `guarantee_gpus` is the floor that no move may cross.
     """
@@ -51,7 +51,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A job, service or notebook, and the shape it asks for. Grain: (`workload_id`); a later record replaces an earlier one.
+    """A job, service or notebook, and the shape it asks for. Grain: (`workload_id`); a later record replaces it.
 
     `num_gpu` GPUs a pod, `gpu_milli` thousandths of each (1000 = a whole card; 0 GPUs = CPU only).
     `model_set` lists accepted models, separated by "|"; None accepts all. Pods of a gang start together.
@@ -80,7 +80,9 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """A pod's hold on one GPU or slice during [`started_at`, `ended_at`). Grain: (`allocation_id`); a later record replaces an earlier one.
+    """A pod's hold on one GPU or slice during [`started_at`, `ended_at`). Grain: (`allocation_id`).
+
+    A later record replaces an earlier one.
 
     `share` is the part of the physical GPU. `gpu_uuid` is None for a pod that holds only CPU; its CPU and memory
     (`cpu_milli`, `memory_mib`: this allocation's part of the pod's) still fill the node.

@@ -1,0 +1,160 @@
+"""The warehouse: the one place that opens the DuckDB file, reads through named queries and writes in transactions."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import duckdb
+import pyarrow as pa
+
+from gpuledger.clock import Clock, SystemClock
+from gpuledger.config import Settings
+from gpuledger.errors import BadInput, QueryRefused, WarehouseBusy, WarehouseError
+from gpuledger.model import GPU_MODELS, RECORDS, Finding
+from warehouse import ingest, queries, validation
+from warehouse.schema import migrate
+
+
+class Warehouse:
+    """A DuckDB file held by this process. Safe to use from several threads: readers get a cursor each, writers take turns."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, settings: Settings, clock: Clock) -> None:
+        self._connection = connection
+        self._settings = settings
+        self._clock = clock
+        self._writing = threading.RLock()
+
+    @classmethod
+    def open(cls, path: Path | None, settings: Settings | None = None, clock: Clock | None = None) -> Self:
+        """Open or create the warehouse at `path` (None: in memory), migrated to the newest schema.
+
+        Raises WarehouseBusy when another process holds the file.
+        """
+        settings = settings or Settings()
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            connection = duckdb.connect(
+                str(path or ":memory:"),
+                config={
+                    "memory_limit": f"{settings.memory_limit_mib}MiB",
+                    "checkpoint_threshold": "512MB",
+                    "autoinstall_known_extensions": "false",
+                    "autoload_known_extensions": "false",
+                    "python_enable_replacements": "false",
+                    "preserve_insertion_order": "false",
+                },
+            )
+        except duckdb.IOException as error:
+            if "lock" in str(error):
+                raise WarehouseBusy(f"{path} is held by another process: {error}") from error
+            raise WarehouseError(f"{path}: {error}") from error
+        connection.execute("set global timezone = 'UTC'")
+        warehouse = cls(connection, settings, clock or SystemClock())
+        with warehouse.writing() as cursor:
+            migrate(cursor, warehouse._clock.now())
+            _fill_gpu_models(cursor)
+        return warehouse
+
+    def close(self) -> None:
+        """Checkpoint and let go of the file."""
+        with self._writing:
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A cursor for the only writer. Waits for its turn."""
+        with self._writing, contextlib.closing(self._connection.cursor()) as cursor:
+            yield cursor
+
+    def query(self, name: str, /, **parameters: Any) -> pa.Table:
+        """The rows of named query `name` as Arrow. Raises QueryRefused for an unknown query or wrong parameters."""
+        query = queries.find(name)
+        if not query.is_read:
+            raise QueryRefused(f"{name}: writes, and cannot be read from")
+        if set(parameters) != set(query.parameters):
+            raise QueryRefused(f"{name}: takes {sorted(query.parameters)}, was given {sorted(parameters)}")
+        with contextlib.closing(self._connection.cursor()) as cursor:
+            try:
+                return cursor.execute(query.sql, parameters).to_arrow_table()
+            except duckdb.ConversionException as error:
+                raise BadInput(name, str(error)) from error
+
+    def ingest(self, record: str, table: pa.Table, batch_id: str) -> ingest.IngestResult:
+        """Take a batch in. Returns after it is on disk; a batch id that is known changes nothing.
+
+        Raises BadInput when the batch as a whole is unusable: unknown record, column missing, unknown or mistyped.
+        """
+        if record not in RECORDS:
+            raise BadInput("record", f"no record called {record!r}; known: {', '.join(RECORDS)}")
+        if not 1 <= len(batch_id) <= 128:
+            raise BadInput("batch_id", "must have 1 to 128 characters")
+        conforming = validation.conform(record, table)
+        with self.writing() as cursor:
+            if known := ingest.committed(cursor, batch_id):
+                return known
+            checked = validation.check(record, conforming, self._limits(), self._tenants(cursor))
+            rows = validation.latest_of_twins(record, checked.rows)
+            result = ingest.IngestResult(batch_id, record, checked.rows.height, checked.rejected_count, checked.rejected)
+            ingest.store(cursor, result, rows, self._clock.now())
+            return result
+
+    def save_findings(self, analyzer: str, found: Sequence[Finding]) -> None:
+        """Replace the stored findings of `analyzer`."""
+        rows = [
+            {
+                **{key: _json(value) if isinstance(value, dict | tuple) else value for key, value in asdict(f).items()},
+                "finding_id": f.finding_id,
+                "found_at": self._clock.now(),
+            }
+            for f in found
+        ]
+        with self.writing() as cursor:
+            cursor.execute("begin")
+            cursor.execute("delete from finding where analyzer = $analyzer", {"analyzer": analyzer})
+            if rows:
+                cursor.register("staged", pa.Table.from_pylist(rows))
+                cursor.execute("insert into finding by name from staged")
+                cursor.unregister("staged")
+            cursor.execute("commit")
+
+    def checkpoint(self) -> None:
+        """Fold the write-ahead log into the file."""
+        with self.writing() as cursor:
+            cursor.execute("checkpoint")
+
+    def _limits(self) -> validation.Limits:
+        return validation.Limits(
+            now=self._clock.now(),
+            max_text_bytes=self._settings.max_text_bytes,
+            future_tolerance_seconds=self._settings.future_tolerance_seconds,
+            oldest_accepted_days=self._settings.oldest_accepted_days,
+        )
+
+    @staticmethod
+    def _tenants(cursor: duckdb.DuckDBPyConnection) -> list[str]:
+        return [row[0] for row in cursor.execute("select distinct tenant from tenant").fetchall()]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _fill_gpu_models(cursor: duckdb.DuckDBPyConnection) -> None:
+    rows = [{key: value for key, value in asdict(model).items() if key != "pattern"} for model in GPU_MODELS]
+    cursor.register("staged", pa.Table.from_pylist(rows))
+    cursor.execute("merge into gpu_model using staged using (model) when matched then update by name when not matched then insert by name")
+    cursor.unregister("staged")

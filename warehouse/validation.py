@@ -1,0 +1,121 @@
+"""Which rows of a batch are not usable, and why: bounds, finiteness, text length and times, one batch at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from gpuledger.errors import BadInput
+from gpuledger.model import RECORDS, arrow_schema, complete
+
+REJECTED_LISTED = 100
+"""How many refused rows an answer lists; the rest is only counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds that come from settings: text length in bytes of UTF-8, and the span of acceptable times."""
+
+    now: datetime
+    max_text_bytes: int = 4096
+    future_tolerance_seconds: float = 600
+    oldest_accepted_days: float = 3650
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The usable rows, and (row, field, reason) for refused ones: `rejected_count` of them, the first ones listed."""
+
+    rows: pl.DataFrame
+    rejected: tuple[tuple[int, str, str], ...]
+    rejected_count: int
+
+
+def conform(record: str, table: pa.Table) -> pa.Table:
+    """`table` in the record's schema, defaults filled in. Raises BadInput naming the column that is missing, unknown or mistyped."""
+    schema = arrow_schema(record)
+    for column in table.column_names:
+        if column not in schema.names:
+            raise BadInput(column, f"unknown column of {record}")
+    try:
+        return complete(record, table)
+    except KeyError as error:
+        raise BadInput(str(error.args[0]), f"required column of {record} is missing") from None
+    except pa.ArrowException as error:
+        raise BadInput(_mistyped(record, table), f"wrong type: {error}") from None
+
+
+def _mistyped(record: str, table: pa.Table) -> str:
+    schema = arrow_schema(record)
+    for column in table.column_names:
+        try:
+            table[column].cast(schema.field(column).type)
+        except pa.ArrowException:
+            return str(column)
+    return record
+
+
+def _problems(record: str, limits: Limits, tenants: Collection[str]) -> Iterator[tuple[str, pl.Expr, str]]:
+    """(field, expression that is true for a bad value, reason) for every check of the record."""
+    kind = RECORDS[record]
+    hints = typing.get_type_hints(kind.cls)
+    latest = limits.now + timedelta(seconds=limits.future_tolerance_seconds)
+    oldest = limits.now - timedelta(days=limits.oldest_accepted_days)
+    for field in dataclasses.fields(kind.cls):
+        name, column, options = field.name, pl.col(field.name), typing.get_args(hints[field.name])
+        base = next((option for option in options if option is not type(None)), hints[field.name])
+        if type(None) not in options:
+            yield name, column.is_null(), "is required"
+        if base is str:
+            yield name, column.str.len_bytes() > limits.max_text_bytes, f"is longer than {limits.max_text_bytes} bytes"
+        yield from _number_problems(name, column, base, field.metadata)
+        if choices := field.metadata.get("choices"):
+            yield name, ~column.is_in(list(choices)), f"is not one of {', '.join(choices)}"
+        if name == kind.time_column and kind.is_stream:
+            yield name, column > latest, "lies in the future"
+            yield name, column < oldest, "is too old"
+        if name == "tenant" and record != "tenant" and tenants:
+            yield name, ~column.is_in([*tenants, ""]), "unknown tenant"
+
+
+def _number_problems(name: str, column: pl.Expr, base: Any, bounds: Any) -> Iterator[tuple[str, pl.Expr, str]]:
+    if base is float:
+        yield name, ~column.is_finite(), "is not a finite number"
+    if bounds.get("low") is not None:
+        yield name, column < bounds["low"], f"is below {bounds['low']:g} {bounds['unit']}"
+    if bounds.get("high") is not None:
+        yield name, column > bounds["high"], f"is above {bounds['high']:g} {bounds['unit']}"
+
+
+def check(record: str, table: pa.Table, limits: Limits, tenants: Collection[str] = ()) -> Checked:
+    """Split a conforming `table` into usable and refused rows. Each refused row names its first bad field."""
+    frame = typing.cast("pl.DataFrame", pl.from_arrow(table))
+    problems = list(_problems(record, limits, tenants))
+    verdict = pl.coalesce(
+        [pl.when(bad.fill_null(value=False)).then(pl.lit(i, pl.Int32)) for i, (_, bad, _) in enumerate(problems)]
+    )
+    judged = frame.with_row_index("_row").with_columns(verdict.alias("_problem"))
+    refused = judged.filter(pl.col("_problem").is_not_null()).select("_row", "_problem")
+    if not refused.height:
+        return Checked(frame, (), 0)
+    listed = tuple(
+        (int(row), problems[problem][0], problems[problem][2])
+        for row, problem in refused.head(REJECTED_LISTED).iter_rows()
+    )
+    usable = judged.filter(pl.col("_problem").is_null()).drop("_row", "_problem")
+    return Checked(usable, listed, refused.height)
+
+
+def latest_of_twins(record: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """One row for each key: the one seen last, or the later of the batch. DuckDB's upsert keeps the first of twins."""
+    key = list(RECORDS[record].key)
+    if "seen_at" in rows.columns:
+        rows = rows.sort("seen_at", nulls_last=False, maintain_order=True)
+    return rows.unique(subset=key, keep="last", maintain_order=True)
