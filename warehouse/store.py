@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,8 +18,9 @@ import pyarrow as pa
 from gpuledger.clock import Clock, SystemClock
 from gpuledger.config import Settings
 from gpuledger.errors import BadInput, QueryRefused, WarehouseBusy, WarehouseError
-from gpuledger.model import GPU_MODELS, RECORDS, Finding
-from warehouse import ingest, queries, validation
+from gpuledger.model import GPU_MODELS, RECORDS, Finding, Window
+from warehouse import ingest, ledger, queries, validation
+from warehouse.ledger import LedgerBuild
 from warehouse.schema import migrate
 
 
@@ -89,7 +91,7 @@ class Warehouse:
             raise QueryRefused(f"{name}: takes {sorted(query.parameters)}, was given {sorted(parameters)}")
         with contextlib.closing(self._connection.cursor()) as cursor:
             try:
-                return cursor.execute(query.sql, parameters).to_arrow_table()
+                return cursor.sql(query.sql, params=parameters).to_arrow_table()
             except duckdb.ConversionException as error:
                 raise BadInput(name, str(error)) from error
 
@@ -111,6 +113,21 @@ class Warehouse:
             result = ingest.IngestResult(batch_id, record, checked.rows.height, checked.rejected_count, checked.rejected)
             ingest.store(cursor, result, rows, self._clock.now())
             return result
+
+    def build_ledger(self, window: Window, *, until_at: datetime | None = None) -> LedgerBuild:
+        """Rebuild the ledger's whole hours that `window` touches, but not past `until_at`.
+
+        Default: the window's end or the last evidence, whichever is later.
+        """
+        until_at = until_at or max(window.to_at, self.evidence_extent(default=window).to_at)
+        final_before_at = self._clock.now() - timedelta(minutes=self._settings.lateness_minutes)
+        with self.writing() as cursor:
+            return ledger.build(cursor, window, final_before_at=final_before_at, until_at=until_at)
+
+    def evidence_extent(self, *, default: Window) -> Window:
+        """The span of time that records speak of; `default` for an empty warehouse."""
+        row = self.query("evidence_extent").to_pylist()[0]
+        return Window(row["from_at"], row["to_at"]) if row["from_at"] is not None else default
 
     def save_findings(self, analyzer: str, found: Sequence[Finding]) -> None:
         """Replace the stored findings of `analyzer`."""

@@ -1,0 +1,47 @@
+-- name: infer_assets()!
+-- Write an inferred asset for every card that telemetry or a scheduler has shown, where nobody declared an inventory.
+-- Grain: one row per gpu_uuid.
+-- Reads: reading, allocation, node, asset
+-- Writes: asset
+-- Units: none
+-- Ignores: cards that vanish stay in the inventory until somebody declares that they left.
+insert into asset by name
+with evidence as (
+    select gpu_uuid, node, model, min(ts) as from_at, max(ts) as last_at
+    from reading
+    group by all
+    union all
+    select gpu_uuid, node, null, min(started_at), max(started_at)
+    from allocation
+    where gpu_uuid is not null
+    group by all
+),
+
+seen as (
+    select
+        gpu_uuid,
+        arg_max(node, last_at) as node,
+        arg_max(model, last_at) filter (where model is not null) as model,
+        min(from_at) as from_at
+    from evidence
+    group by gpu_uuid
+),
+
+placed as (
+    select seen.gpu_uuid, seen.node, coalesce(seen.model, node.model) as model, coalesce(node.pool, 'default') as pool, seen.from_at
+    from seen
+    left join (select node, any_value(model) as model, any_value(pool) as pool from node group by node) as node using (node)
+)
+
+select
+    gpu_uuid,
+    node,
+    null::bigint as slot,
+    model,
+    pool,
+    'in_service' as status,
+    'inferred' as origin,
+    from_at,
+    null::timestamptz as until_at
+from placed
+where not exists (select 1 from asset where origin <> 'inferred');

@@ -1,0 +1,121 @@
+-- name: ledger_piece(from_at, to_at)!
+-- Each held share minute by minute, with what telemetry said of it.
+-- Grain: one row per allocation, card, slice and minute (two where the minute is cut by a change).
+-- Reads: ledger_slot, ledger_hold, ledger_minute, source_read
+-- Writes: ledger_piece
+-- Units: share of a physical GPU, seconds, ratios
+-- Ignores: held shares of cards that are unavailable. Shares that add up to more than a card are scaled to one. Activity of a card that several pods share by time-slicing cannot be told apart: it is active for all or idle for all, and never graded.
+create or replace temp table ledger_piece as
+with shares as (
+    select
+        slot.gpu_uuid,
+        slot.from_at,
+        slot.until_at,
+        slot.hour_at,
+        slot.node,
+        slot.idle_below_watts,
+        slot.stalled_below_watts,
+        hold.allocation_id,
+        hold.workload_id,
+        hold.slice_id,
+        hold.kind,
+        hold.pod,
+        hold.share / greatest(1, sum(hold.share) over of_card) as share,
+        count(*) over (partition by slot.gpu_uuid, slot.from_at, hold.slice_id) > 1 as is_shared,
+        coalesce(slot.from_at < hold.ready_at, true) as is_before_ready,
+        coalesce(slot.from_at < hold.graced_until_at, true) as is_in_grace,
+        coalesce(slot.from_at >= hold.floor_from_at, false) as is_floor
+    from ledger_slot as slot
+    inner join ledger_hold as hold
+        on
+            slot.gpu_uuid = hold.gpu_uuid
+            and slot.from_at >= hold.started_at
+            and coalesce(slot.from_at < hold.ended_at, true)
+    where slot.unavailable_cause is null
+    window of_card as (partition by slot.gpu_uuid, slot.from_at)
+),
+
+minutes as (
+    select
+        *,
+        unnest(range(epoch_us(from_at) // 60000000, (epoch_us(until_at) + 59999999) // 60000000)) as minute
+    from shares
+),
+
+cut as (
+    select
+        * exclude (from_at, until_at),
+        greatest(from_at, make_timestamptz(minute * 60000000)) as from_at,
+        least(until_at, make_timestamptz((minute + 1) * 60000000)) as until_at
+    from minutes
+),
+
+process_reads as (
+    select node, epoch_us(ts) // 60000000 as minute, max(interval_seconds) as interval_seconds, min(ts) as first_at, max(ts) as last_at
+    from source_read
+    where ts >= :from_at::timestamptz and ts < :to_at::timestamptz and ok and scope = 'process'
+    group by all
+),
+
+read as (
+    select
+        cut.*,
+        epoch_us(cut.until_at - cut.from_at) / 1e6 as piece_seconds,
+        coalesce(seen.first_at, answered.first_at) as first_at,
+        coalesce(seen.last_at, answered.last_at) as last_at,
+        coalesce(seen.read_seconds, least(answered.interval_seconds, 60), 0) as read_seconds,
+        coalesce(seen.interval_seconds, answered.interval_seconds, 60) as interval_seconds,
+        coalesce(seen.gpu_util_ratio, case when seen.minute is null and answered.minute is not null then 0 end) as gpu_util_ratio,
+        seen.sm_active_ratio,
+        seen.gr_engine_active_ratio,
+        seen.tensor_active_ratio,
+        seen.dram_active_ratio,
+        seen.codec_util_ratio,
+        seen.fb_used_ratio,
+        seen.power_watts,
+        coalesce(seen.process_count, case when seen.minute is null and answered.minute is not null then 0 end) as process_count,
+        coalesce(seen.is_contradicted, false) as is_contradicted
+    from cut
+    left join ledger_minute as seen
+        on cut.gpu_uuid = seen.gpu_uuid and cut.slice_id = seen.slice_id and cut.minute = seen.minute
+    left join process_reads as answered on cut.node = answered.node and cut.minute = answered.minute
+),
+
+tested as (
+    select
+        *,
+        case
+            when sm_active_ratio is not null then 'sm_active'
+            when gr_engine_active_ratio is not null then 'gr_engine_active'
+            when seen_processes.is_none then 'no_process'
+            when gpu_util_ratio is not null then 'gpu_util'
+            when power_watts is not null then 'power'
+        end as signal,
+        case
+            when sm_active_ratio is not null then sm_active_ratio < 0.05
+            when gr_engine_active_ratio is not null then gr_engine_active_ratio < 0.01
+            else gpu_util_ratio < 0.01
+        end as is_quiet,
+        coalesce(codec_util_ratio < 0.01, true) as is_codec_quiet,
+        coalesce(power_watts < idle_below_watts, true) as is_power_low
+    from read
+    cross join lateral (select coalesce(process_count = 0 and gpu_util_ratio < 0.01, false) as is_none) as seen_processes
+)
+
+select
+    * exclude (is_none, is_quiet, is_codec_quiet, is_power_low),
+    case
+        when signal is null then null
+        when is_contradicted and coalesce(gpu_util_ratio < 0.9, true) then null
+        when signal = 'power' then case when is_power_low then null else 'active' end
+        when is_quiet and is_codec_quiet and is_power_low then 'idle'
+        else 'active'
+    end as activity,
+    coalesce(
+        gpu_util_ratio >= 0.9
+        and tensor_active_ratio < 0.02
+        and dram_active_ratio < 0.05
+        and power_watts < stalled_below_watts,
+        false
+    ) as is_still
+from tested;
