@@ -78,6 +78,14 @@ def build_day(cursor: duckdb.DuckDBPyConnection, day: Window, final_before_at: d
     return int(count[0]) if count else 0
 
 
+def compare_inventory(cursor: duckdb.DuckDBPyConnection, at: datetime) -> None:
+    """Write where assets, scheduler and telemetry disagree at `at`."""
+    cursor.execute("begin")
+    _run(cursor, "forget_inventory_difference")
+    _run(cursor, "inventory_difference", at=at)
+    cursor.execute("commit")
+
+
 def audit(cursor: duckdb.DuckDBPyConnection, window: Window, names: Sequence[str] = AUDITS) -> int:
     """How many rows the audits return over `window`: 0 when the ledger closes."""
     found = 0
@@ -92,4 +100,5 @@ def build(cursor: duckdb.DuckDBPyConnection, window: Window, *, final_before_at:
     refresh_inventory(cursor)
     hours = window.whole_hours()
     spans = sum(build_day(cursor, day, final_before_at, until_at) for day in hours.days() if day.from_at < until_at)
+    compare_inventory(cursor, min(hours.to_at, until_at))
     return LedgerBuild(hours, spans, audit(cursor, hours))

@@ -4,7 +4,7 @@
 -- Reads: ledger_piece
 -- Writes: ledger_judged
 -- Units: share of a physical GPU, seconds, ratios
--- Ignores: idle minutes before ready + grace (starting), of a declared floor (standby), and in runs under 30 min (low). A silence of more than three intervals ends a run.
+-- Ignores: idle minutes before ready + grace (starting), of a declared floor (standby), and in runs under 30 min (low). A silence of more than three intervals ends a run; a shorter one is bridged: unknown itself, but its run goes on (activity).
 create or replace temp table ledger_judged as
 with ranked as (
     select
@@ -17,26 +17,26 @@ with ranked as (
     window of_hour as (partition by allocation_id, gpu_uuid, slice_id, hour_at)
 ),
 
-observed as (
+kinds as (
     select
         *,
-        case when is_job_still then 'stalled' else activity end as run_kind
+        case when activity is null then null when is_job_still then 'stalled' else activity end as run_kind
     from ranked
-    where activity is not null
 ),
 
 bounded as (
     select
         *,
         case
+            when run_kind is null then 0
             when
-                run_kind is distinct from lag(run_kind) over of_share
-                or is_in_grace is distinct from lag(is_in_grace) over of_share
-                or epoch(first_at - lag(last_at) over of_share) > 3 * interval_seconds
+                run_kind is distinct from lag(run_kind ignore nulls) over of_share
+                or is_in_grace is distinct from lag(case when run_kind is not null then is_in_grace end ignore nulls) over of_share
+                or epoch(first_at - lag(case when run_kind is not null then last_at end ignore nulls) over of_share) > 3 * interval_seconds
                 then 1
             else 0
         end as is_new_run
-    from observed
+    from kinds
     window of_share as (partition by allocation_id, gpu_uuid, slice_id order by from_at)
 ),
 
@@ -48,17 +48,25 @@ runs as (
 ),
 
 measured as (
-    select *, epoch(max(until_at) over of_run - min(from_at) over of_run) as run_seconds
+    select
+        *,
+        epoch(
+            max(case when run_kind is not null then until_at end) over of_run
+            - min(case when run_kind is not null then from_at end) over of_run
+        ) as run_seconds,
+        first_value(run_kind ignore nulls) over of_run as kind_of_run,
+        run_kind is null
+        and from_at < max(case when run_kind is not null then until_at end) over of_run as is_bridged
     from runs
     window of_run as (partition by allocation_id, gpu_uuid, slice_id, run)
 ),
 
-seen as (
+judged as (
     select
         *,
         case
             when is_before_ready then 'alloc_starting'
-            when coverage_ratio < 0.5 then 'alloc_unknown'
+            when run_kind is null or coverage_ratio < 0.5 then 'alloc_unknown'
             when run_kind = 'idle' and is_in_grace then 'alloc_starting'
             when run_kind = 'idle' and is_floor then 'alloc_standby'
             when run_kind = 'idle' and run_seconds >= 1800 then 'alloc_idle'
@@ -69,29 +77,16 @@ seen as (
             else 'alloc_productive'
         end as state
     from measured
-),
-
-unseen as (
-    select
-        *,
-        null as run_kind,
-        0 as is_new_run,
-        0 as run,
-        0 as run_seconds,
-        case when is_before_ready then 'alloc_starting' else 'alloc_unknown' end as state
-    from ranked
-    where activity is null
-),
-
-judged as (
-    select * from seen
-    union all by name
-    select * from unseen
 )
 
 select
-    * exclude (is_new_run, run, is_job_still, activity),
-    case when state = 'alloc_unknown' then null when run_kind = 'stalled' then 'active' else run_kind end as activity,
+    * exclude (is_new_run, run, run_kind, kind_of_run, is_job_still, activity),
+    case
+        when is_before_ready or coverage_ratio < 0.5 then null
+        when is_bridged then case when kind_of_run = 'stalled' then 'active' else kind_of_run end
+        when run_kind = 'stalled' then 'active'
+        else run_kind
+    end as activity,
     case
         when is_before_ready then 'not_ready'
         when coverage_ratio < 0.5 then 'coverage'

@@ -63,7 +63,8 @@ read as (
         epoch_us(cut.until_at - cut.from_at) / 1e6 as piece_seconds,
         coalesce(seen.first_at, answered.first_at) as first_at,
         coalesce(seen.last_at, answered.last_at) as last_at,
-        coalesce(seen.read_seconds, least(answered.interval_seconds, 60), 0) as read_seconds,
+        -- least() ignores NULL, so the absent read must be told apart first.
+        coalesce(seen.read_seconds, case when answered.minute is not null then least(answered.interval_seconds, 60) end, 0) as read_seconds,
         coalesce(seen.interval_seconds, answered.interval_seconds, 60) as interval_seconds,
         coalesce(seen.gpu_util_ratio, case when seen.minute is null and answered.minute is not null then 0 end) as gpu_util_ratio,
         seen.sm_active_ratio,

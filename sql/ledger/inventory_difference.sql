@@ -1,0 +1,113 @@
+-- name: inventory_difference(at)!
+-- Compare assets, scheduler and telemetry at one instant; every difference is a row with a name.
+-- Grain: one row per kind of difference and card, or node where the sources count only.
+-- Reads: asset, scheduler_node, condition, reading, allocation
+-- Writes: inventory_difference
+-- Units: GPUs
+-- Ignores: cards whose absence a condition or an asset status explains. A card is "in telemetry" when it was read in the hour before.
+insert into inventory_difference by name
+with listed as (
+    select *
+    from asset
+    where from_at <= :at::timestamptz
+    qualify row_number() over (partition by gpu_uuid order by from_at desc) = 1
+),
+
+in_service as (
+    select *
+    from listed
+    where
+        status = 'in_service'
+        and coalesce(until_at > :at::timestamptz, true)
+        and not exists (
+            select 1
+            from condition
+            where
+                condition.subject in (listed.node, listed.gpu_uuid)
+                and condition.condition <> 'spare'
+                and condition.from_at <= :at::timestamptz
+                and coalesce(condition.until_at > :at::timestamptz, true)
+        )
+),
+
+scheduled as (
+    select node, sum(gpu_count) as gpu_count
+    from scheduler_node
+    where from_at <= :at::timestamptz and coalesce(until_at > :at::timestamptz, true)
+    group by node
+),
+
+last_scheduled as (select node, max(until_at) as until_at from scheduler_node group by node),
+
+heard as (
+    select gpu_uuid, any_value(node) as node, max(ts) as last_at
+    from reading
+    where ts > :at::timestamptz - interval 1 hour and ts <= :at::timestamptz
+    group by gpu_uuid
+),
+
+held as (
+    select gpu_uuid, any_value(node) as node, sum(share) as share, min(started_at) as from_at
+    from allocation
+    where
+        gpu_uuid is not null
+        and started_at <= :at::timestamptz
+        and coalesce(ended_at > :at::timestamptz, true)
+    group by gpu_uuid
+),
+
+differences as (
+    select
+        'not_in_scheduler' as kind,
+        in_service.gpu_uuid as subject,
+        in_service.node,
+        1.0 as gpu_count,
+        coalesce(last_scheduled.until_at, in_service.from_at) as from_at,
+        'an asset in service whose node no scheduler lists' as detail
+    from in_service
+    left join last_scheduled using (node)
+    where in_service.node not in (select node from scheduled) and exists (select 1 from scheduler_node)
+    union all
+    select
+        'not_in_telemetry',
+        in_service.gpu_uuid,
+        in_service.node,
+        1.0,
+        in_service.from_at,
+        'an asset in service that no source has shown for an hour'
+    from in_service
+    where in_service.gpu_uuid not in (select gpu_uuid from heard) and exists (select 1 from heard)
+    union all
+    select 'not_in_assets', heard.gpu_uuid, heard.node, 1.0, heard.last_at, 'a card that reports but is on no assets list'
+    from heard
+    where heard.gpu_uuid not in (select gpu_uuid from listed where status <> 'returned')
+    union all
+    select
+        'scheduler_count',
+        scheduled.node,
+        scheduled.node,
+        scheduled.gpu_count - coalesce(counted.gpu_count, 0),
+        :at::timestamptz,
+        'the scheduler counts ' || scheduled.gpu_count || ' GPUs, the assets list ' || coalesce(counted.gpu_count, 0)
+    from scheduled
+    left join (
+        select node, count(*) as gpu_count
+        from listed
+        where status <> 'returned'
+        group by node
+    ) as counted using (node)
+    where scheduled.gpu_count <> coalesce(counted.gpu_count, 0)
+    union all
+    select
+        'oversubscribed',
+        held.gpu_uuid,
+        held.node,
+        held.share - 1,
+        held.from_at,
+        'allocations add up to ' || round(held.share, 3) || ' of one card'
+    from held
+    where held.share > 1 + 1e-6
+)
+
+select kind, subject, node, gpu_count, from_at, :at::timestamptz as until_at, detail
+from differences;

@@ -1,0 +1,104 @@
+-- name: fragmentation_topology(at, gang_nodes)
+-- How many gangs of `gang_nodes` wholly free nodes still fit inside one domain of each network level.
+-- Grain: one row per pool and level (nvl_domain, leaf, spine, cluster)
+-- Columns: pool varchar, level varchar, domain_count bigint, free_node_count bigint, slot_count bigint,
+--   frag_ratio double, biggest_gang_nodes bigint
+-- Reads: node, asset, condition, allocation
+-- Units: nodes; `frag_ratio` is the share of free nodes that no such gang can use, NULL where no node is free
+-- Ignores: nodes under a condition or with a card that is, nodes whose domain at that level is unknown, shares and CPU
+-- Order: by pool, from the nearest level to the farthest
+with cards_in_service as (
+    select
+        gpu_uuid,
+        node,
+        status
+    from asset
+    where from_at <= :at::timestamptz and (until_at is null or until_at > :at::timestamptz)
+    qualify row_number() over (partition by gpu_uuid order by from_at desc) = 1
+),
+
+nodes_known_now as (
+    select *
+    from node
+    where from_at <= :at::timestamptz and (until_at is null or until_at > :at::timestamptz)
+    qualify row_number() over (partition by node order by from_at desc) = 1
+),
+
+things_set_aside as (
+    select
+        subject_kind,
+        subject
+    from condition
+    where from_at <= :at::timestamptz and (until_at is null or until_at > :at::timestamptz)
+),
+
+cards_held as (
+    select gpu_uuid
+    from allocation
+    where
+        gpu_uuid is not null
+        and share > 0
+        and started_at <= :at::timestamptz
+        and (ended_at is null or ended_at > :at::timestamptz)
+),
+
+free_nodes as (
+    select cards_in_service.node
+    from cards_in_service
+    group by cards_in_service.node
+    having
+        bool_and(status = 'in_service')
+        and bool_and(gpu_uuid not in (select cards_held.gpu_uuid from cards_held))
+        and bool_and(
+            gpu_uuid not in (select subject from things_set_aside where subject_kind = 'gpu')
+        )
+        and cards_in_service.node not in (select subject from things_set_aside where subject_kind = 'node')
+),
+
+free_nodes_at_each_level as (
+    select
+        nodes_known_now.node,
+        nodes_known_now.pool,
+        unnest([1, 2, 3, 4]) as distance,
+        unnest(['nvl_domain', 'leaf', 'spine', 'cluster']) as level,
+        unnest([nvl_domain, leaf, spine, cluster]) as domain
+    from nodes_known_now
+    where nodes_known_now.node in (select free_nodes.node from free_nodes)
+),
+
+free_nodes_of_each_domain as (
+    select
+        pool,
+        distance,
+        level,
+        domain,
+        count(*) as free_node_count
+    from free_nodes_at_each_level
+    where domain is not null
+    group by all
+),
+
+slots_of_each_level as (
+    select
+        pool,
+        distance,
+        level,
+        count(*) as domain_count,
+        sum(free_node_count)::bigint as free_node_count,
+        sum(free_node_count // :gang_nodes::bigint)::bigint as slot_count,
+        1 - :gang_nodes::bigint * sum(free_node_count // :gang_nodes::bigint) / sum(free_node_count) as frag_ratio,
+        max(free_node_count) as biggest_gang_nodes
+    from free_nodes_of_each_domain
+    group by all
+)
+
+select
+    pool,
+    level,
+    domain_count,
+    free_node_count,
+    slot_count,
+    frag_ratio,
+    biggest_gang_nodes
+from slots_of_each_level
+order by pool, distance
