@@ -1,0 +1,1 @@
+"""Edges in: sources of readings, the agent that reads and ships them, and importers of recorded files."""

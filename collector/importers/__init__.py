@@ -1,0 +1,1 @@
+"""One recorded format a file: `read` yields (record name, Arrow table)."""

@@ -1,0 +1,1 @@
+"""One source of readings a file."""
