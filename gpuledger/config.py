@@ -20,6 +20,7 @@ class Settings(BaseSettings):
     state_url: str | None = Field(
         None, description="SQLAlchemy URL of the state store; default: SQLite beside the warehouse"
     )
+    token: SecretStr | None = Field(None, description="bearer token that every call must carry; none: loopback only")
     listen: str = Field("127.0.0.1:8420", description="HOST:PORT of the service")
     service_url: str = Field("http://127.0.0.1:8420", description="where collectors and dashboards find the service")
     timezone: str = Field("UTC", description="IANA zone in which days and weeks are cut and times are shown")
@@ -32,7 +33,11 @@ class Settings(BaseSettings):
     oldest_accepted_days: float = Field(3650, gt=0, description="how old a reading may be")
     lateness_minutes: float = Field(60, ge=0, description="how long an hour stays provisional after its end")
     ledger_every_seconds: float = Field(60, gt=0, description="how often open hours are rebuilt")
+    settle_seconds: float = Field(
+        90, ge=0, description="how far behind the clock the ledger is kept, for late readings"
+    )
     rules_every_seconds: float = Field(900, gt=0, description="how often rules run")
+    rules_window_days: float = Field(28, gt=0, description="how far back rules look")
     report_directory: Path = Field(Path("var/reports"), description="where scheduled reports are written")
     alert_webhook_url: SecretStr | None = Field(
         None, description="generic JSON webhook for alerts; its address is a credential"

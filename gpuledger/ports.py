@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from gpuledger.model import Finding, Holding, QuotaChange, Reading, SourceRead, Window
+from gpuledger.model import Finding, Holding, QuotaChange, Reading, Recommendation, SourceRead, Window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +56,19 @@ class Rule(Protocol):
 
     def run(self, runner: QueryRunner, window: Window, options: Mapping[str, Any]) -> RuleResult:
         """Judge `window`. Raises RuleError when it cannot run, BadInput for an unknown option."""
+        ...
+
+
+class Recommender(Protocol):
+    """A recommender: named queries in, guarded proposals out. It changes nothing."""
+
+    name: str
+    version: int
+
+    def recommend(
+        self, runner: QueryRunner, window: Window, options: Mapping[str, Any]
+    ) -> Sequence[Recommendation]:
+        """Propose from the history in `window`; an empty list is an answer. Raises BadInput for an unknown option."""
         ...
 
 

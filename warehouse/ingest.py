@@ -1,9 +1,10 @@
-"""Takes a batch of records in: checked, free of twins, idempotent by batch and by key, committed before it is acknowledged."""
+"""Takes a batch in: checked, free of twins, idempotent by batch and by key, committed before it is acknowledged."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
@@ -19,8 +20,9 @@ class IngestResult:
     batch_id: str
     record: str
     accepted: int
-    rejected_count: int = 0
     rejected: tuple[tuple[int, str, str], ...] = ()
+    rejected_by_field: Mapping[str, int] = field(default_factory=dict)
+    rejected_count: int = 0
     duplicate: bool = False
 
 
@@ -31,7 +33,7 @@ def _identifiers(names: tuple[str, ...]) -> str:
 def _replace(cursor: duckdb.DuckDBPyConnection, kind: RecordType) -> None:
     """Insert or replace by key. Table and key come from `RECORDS`, never from input."""
     cursor.execute(
-        f'merge into "{kind.name}" using staged using ({_identifiers(kind.key)}) '  # noqa: S608 constants of RECORDS
+        f'merge into "{kind.name}" using staged using ({_identifiers(kind.key)}) '
         "when matched then update by name when not matched then insert by name"
     )
 
@@ -70,7 +72,7 @@ def committed(cursor: duckdb.DuckDBPyConnection, batch_id: str) -> IngestResult 
     row = cursor.execute(
         "select record, accepted_count, rejected_count from batch where batch_id = $batch_id", {"batch_id": batch_id}
     ).fetchone()
-    return None if row is None else IngestResult(batch_id, row[0], row[1], row[2], duplicate=True)
+    return None if row is None else IngestResult(batch_id, row[0], row[1], rejected_count=row[2], duplicate=True)
 
 
 def store(cursor: duckdb.DuckDBPyConnection, result: IngestResult, rows: pl.DataFrame, committed_at: Any) -> None:

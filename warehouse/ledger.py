@@ -74,7 +74,9 @@ def build_day(cursor: duckdb.DuckDBPyConnection, day: Window, final_before_at: d
     except BaseException:
         cursor.execute("rollback")
         raise
-    count = cursor.execute("select count(*) from state_span where hour_at >= $from_at and hour_at < $to_at", written).fetchone()
+    count = cursor.execute(
+        "select count(*) from state_span where hour_at >= $from_at and hour_at < $to_at", written
+    ).fetchone()
     return int(count[0]) if count else 0
 
 
@@ -95,7 +97,9 @@ def audit(cursor: duckdb.DuckDBPyConnection, window: Window, names: Sequence[str
     return found
 
 
-def build(cursor: duckdb.DuckDBPyConnection, window: Window, *, final_before_at: datetime, until_at: datetime) -> LedgerBuild:
+def build(
+    cursor: duckdb.DuckDBPyConnection, window: Window, *, final_before_at: datetime, until_at: datetime
+) -> LedgerBuild:
     """Rebuild every hour that `window` touches, day by day, and audit the result."""
     refresh_inventory(cursor)
     hours = window.whole_hours()

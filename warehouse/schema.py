@@ -12,7 +12,9 @@ from warehouse.queries import SQL_ROOT
 
 def migrate(cursor: duckdb.DuckDBPyConnection, now: datetime) -> list[str]:
     """Apply what is missing and return its names. Raises WarehouseError for a file that a newer version wrote."""
-    cursor.execute("create table if not exists schema_migration (name varchar primary key, applied_at timestamptz not null)")
+    cursor.execute(
+        "create table if not exists schema_migration (name varchar primary key, applied_at timestamptz not null)"
+    )
     applied = {row[0] for row in cursor.execute("select name from schema_migration").fetchall()}
     scripts = {path.stem: path for path in sorted((SQL_ROOT / "schema").glob("*.sql"))}
     if unknown := applied - scripts.keys():

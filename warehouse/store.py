@@ -25,7 +25,7 @@ from warehouse.schema import migrate
 
 
 class Warehouse:
-    """A DuckDB file held by this process. Safe to use from several threads: readers get a cursor each, writers take turns."""
+    """A DuckDB file held by this process. Safe for threads: readers get a cursor each, writers take turns."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, settings: Settings, clock: Clock) -> None:
         self._connection = connection
@@ -73,7 +73,9 @@ class Warehouse:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     @contextlib.contextmanager
@@ -110,7 +112,14 @@ class Warehouse:
                 return known
             checked = validation.check(record, conforming, self._limits(), self._tenants(cursor))
             rows = validation.latest_of_twins(record, checked.rows)
-            result = ingest.IngestResult(batch_id, record, checked.rows.height, checked.rejected_count, checked.rejected)
+            result = ingest.IngestResult(
+                batch_id,
+                record,
+                checked.rows.height,
+                checked.rejected,
+                checked.rejected_by_field,
+                sum(checked.rejected_by_field.values()),
+            )
             ingest.store(cursor, result, rows, self._clock.now())
             return result
 
@@ -173,5 +182,8 @@ def _json(value: Any) -> str:
 def _fill_gpu_models(cursor: duckdb.DuckDBPyConnection) -> None:
     rows = [{key: value for key, value in asdict(model).items() if key != "pattern"} for model in GPU_MODELS]
     cursor.register("staged", pa.Table.from_pylist(rows))
-    cursor.execute("merge into gpu_model using staged using (model) when matched then update by name when not matched then insert by name")
+    cursor.execute(
+        "merge into gpu_model using staged using (model) "
+        "when matched then update by name when not matched then insert by name"
+    )
     cursor.unregister("staged")

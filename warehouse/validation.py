@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -31,15 +32,18 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The usable rows, and (row, field, reason) for refused ones: `rejected_count` of them, the first ones listed."""
+    """The usable rows; (row, field, reason) of the first refused ones; and how many were refused by field."""
 
     rows: pl.DataFrame
-    rejected: tuple[tuple[int, str, str], ...]
-    rejected_count: int
+    rejected: tuple[tuple[int, str, str], ...] = ()
+    rejected_by_field: Mapping[str, int] = field(default_factory=dict)
 
 
 def conform(record: str, table: pa.Table) -> pa.Table:
-    """`table` in the record's schema, defaults filled in. Raises BadInput naming the column that is missing, unknown or mistyped."""
+    """`table` in the record's schema, defaults filled in.
+
+    Raises BadInput naming the column that is missing, unknown or mistyped.
+    """
     schema = arrow_schema(record)
     for column in table.column_names:
         if column not in schema.names:
@@ -68,15 +72,15 @@ def _problems(record: str, limits: Limits, tenants: Collection[str]) -> Iterator
     hints = typing.get_type_hints(kind.cls)
     latest = limits.now + timedelta(seconds=limits.future_tolerance_seconds)
     oldest = limits.now - timedelta(days=limits.oldest_accepted_days)
-    for field in dataclasses.fields(kind.cls):
-        name, column, options = field.name, pl.col(field.name), typing.get_args(hints[field.name])
-        base = next((option for option in options if option is not type(None)), hints[field.name])
+    for place in dataclasses.fields(kind.cls):
+        name, column, options = place.name, pl.col(place.name), typing.get_args(hints[place.name])
+        base = next((option for option in options if option is not type(None)), hints[place.name])
         if type(None) not in options:
             yield name, column.is_null(), "is required"
         if base is str:
             yield name, column.str.len_bytes() > limits.max_text_bytes, f"is longer than {limits.max_text_bytes} bytes"
-        yield from _number_problems(name, column, base, field.metadata)
-        if choices := field.metadata.get("choices"):
+        yield from _number_problems(name, column, base, place.metadata)
+        if choices := place.metadata.get("choices"):
             yield name, ~column.is_in(list(choices)), f"is not one of {', '.join(choices)}"
         if name == kind.time_column and kind.is_stream:
             yield name, column > latest, "lies in the future"
@@ -104,13 +108,16 @@ def check(record: str, table: pa.Table, limits: Limits, tenants: Collection[str]
     judged = frame.with_row_index("_row").with_columns(verdict.alias("_problem"))
     refused = judged.filter(pl.col("_problem").is_not_null()).select("_row", "_problem")
     if not refused.height:
-        return Checked(frame, (), 0)
+        return Checked(frame)
     listed = tuple(
         (int(row), problems[problem][0], problems[problem][2])
         for row, problem in refused.head(REJECTED_LISTED).iter_rows()
     )
     usable = judged.filter(pl.col("_problem").is_null()).drop("_row", "_problem")
-    return Checked(usable, listed, refused.height)
+    by_field: Counter[str] = Counter()
+    for problem, count in refused["_problem"].value_counts().iter_rows():
+        by_field[problems[problem][0]] += count
+    return Checked(usable, listed, by_field)
 
 
 def latest_of_twins(record: str, rows: pl.DataFrame) -> pl.DataFrame:

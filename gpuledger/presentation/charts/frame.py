@@ -1,0 +1,99 @@
+"""What every chart shares: paper and ink, the states' colours, hatching, and wall-clock time axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import altair as alt
+
+from gpuledger.model import State, Window
+from gpuledger.presentation.charts import MAX_POINTS
+from gpuledger.presentation.states import LOOKS, STATE_ORDER
+
+FONT = "Inter, 'Helvetica Neue', Arial, 'Noto Sans CJK SC', 'PingFang SC', 'Microsoft YaHei', sans-serif"
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """Colours of the surroundings of a chart."""
+
+    ink: str
+    muted: str
+    grid: str
+    background: str
+
+
+LIGHT = Paper(ink="#1F2430", muted="#5B6472", grid="#E4E7EC", background="#FFFFFF")
+DARK = Paper(ink="#F2F4F7", muted="#A7B0BD", grid="#343B46", background="#0E1117")
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> alt.InlineData:
+    """Rows as inline chart data. Raises ValueError beyond `MAX_POINTS`: the query should have down-sampled."""
+    if len(rows) > MAX_POINTS:
+        raise ValueError(f"{len(rows)} rows for one chart; its query must down-sample to {MAX_POINTS}")
+    return alt.InlineData(values=[dict(row) for row in rows])
+
+
+def wall_clock(at: datetime, timezone: str) -> str:
+    """An instant as the wall-clock time of `timezone`, written so that a chart with `time_scale` shows just that."""
+    return at.astimezone(ZoneInfo(timezone)).replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
+
+
+def time_scale(**options: Any) -> alt.Scale:
+    """A time axis that shows `wall_clock` values as they are, whatever the browser's own zone."""
+    return alt.Scale(type="utc", nice=False, **options)
+
+
+def time_axis(window: Window, **options: Any) -> alt.Axis:
+    """Labels of a wall-clock axis: clock times within two days, dates beyond."""
+    if window.hours <= 48:
+        step = alt.TimeIntervalStep(interval="hour", step=3 if window.hours <= 24 else 6)
+        return alt.Axis(format="%m-%d %H:%M", tickCount=step, labelOverlap=True, **options)
+    step = alt.TimeIntervalStep(interval="day", step=max(1, round(window.hours / 24 / 8)))
+    return alt.Axis(format="%m-%d", tickCount=step, labelOverlap=True, **options)
+
+
+def state_scale(states: Iterable[State] = STATE_ORDER) -> alt.Scale:
+    """The states' colours, in their one order."""
+    shown = list(states)
+    return alt.Scale(domain=[state.value for state in shown], range=[LOOKS[state].colour for state in shown])
+
+
+def stripes(paper: Paper, stripe_count: int, *, across: bool = True) -> alt.Gradient:
+    """Hatching: `stripe_count` hard-edged stripes of paper over a mark, side by side (`across`) or stacked."""
+    stops = []
+    for index in range(stripe_count):
+        edges = ((index, "transparent"), (index + 0.66, "transparent"), (index + 0.66, paper.background))
+        stops += [alt.GradientStop(color=colour, offset=offset / stripe_count) for offset, colour in edges]
+        stops.append(alt.GradientStop(color=paper.background, offset=(index + 1) / stripe_count))
+    x2, y2 = (1, 0) if across else (0, 1)
+    return alt.LinearGradient(gradient="linear", stops=stops, x1=0, y1=0, x2=x2, y2=y2)
+
+
+def finish(chart: Any, paper: Paper) -> Any:
+    """The chart with its surroundings in the colours of `paper`; its own background stays transparent."""
+    return (
+        chart.configure(font=FONT, background="transparent", padding=4)
+        .configure_view(stroke=None)
+        .configure_axis(
+            labelColor=paper.muted,
+            titleColor=paper.muted,
+            gridColor=paper.grid,
+            domainColor=paper.grid,
+            tickColor=paper.grid,
+            labelFontSize=12,
+            titleFontSize=12,
+            titleFontWeight="normal",
+        )
+        .configure_text(color=paper.ink, fontSize=12)
+        .configure_title(color=paper.ink, fontSize=13, anchor="start", fontWeight=600)
+    )
+
+
+def fold(rows: Sequence[Mapping[str, Any]], limit: int = 7) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+    """The first rows to be shown each and the rest to be folded into one; at most `limit` lines come out."""
+    return (list(rows), []) if len(rows) <= limit else (list(rows[: limit - 1]), list(rows[limit - 1 :]))

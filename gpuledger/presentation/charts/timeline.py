@@ -1,0 +1,147 @@
+"""One GPU over time: the band of its states, the span of its activity, its power."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import altair as alt
+
+from gpuledger.model import State, Window
+from gpuledger.presentation import escaping, numbers
+from gpuledger.presentation.charts import frame
+from gpuledger.presentation.states import HATCHED
+from gpuledger.presentation.texts import Texts
+
+_ROUNDING = 1e-9
+_AXIS_PIXELS = 44
+_UTIL, _SM, _POWER = "#5B7DB1", "#00876C", "#B3589A"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What the panels of one timeline share: the window, its zone, words and paper."""
+
+    window: Window
+    timezone: str
+    texts: Texts
+    paper: frame.Paper = frame.LIGHT
+
+    def x(self, field: str, *, is_last: bool = False) -> alt.X:
+        """The common time axis; only the last panel labels it."""
+        ends = [frame.wall_clock(at, self.timezone) for at in (self.window.from_at, self.window.to_at)]
+        axis = frame.time_axis(self.window, labels=is_last, ticks=is_last)
+        title = self.timezone if is_last else None
+        return alt.X(f"{field}:T", scale=frame.time_scale(domain=ends), title=title, axis=axis)
+
+    def tip(self, field: str, key: str) -> alt.Tooltip:
+        """One line of a tooltip."""
+        return alt.Tooltip(f"{field}:N", title=self.texts(key))
+
+
+def _y_axis(**options: Any) -> alt.Axis:
+    """A value axis of fixed width, so that the panels' time axes lie below each other."""
+    return alt.Axis(minExtent=_AXIS_PIXELS, maxExtent=_AXIS_PIXELS, domain=False, ticks=False, **options)
+
+
+def _stack(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], float]]:
+    """Each row with the lowest height at which its share is free while it lasts."""
+    active: list[tuple[datetime, float, float]] = []
+    for row in sorted(rows, key=lambda each: (each["from_at"], each["slice_id"], each["workload_id"] or "")):
+        active = [taken for taken in active if taken[0] > row["from_at"]]
+        low = 0.0
+        for _, bottom, top in sorted(active, key=lambda taken: taken[1]):
+            if low + row["share"] > bottom + _ROUNDING:
+                low = max(low, top)
+        active.append((row["until_at"], low, low + row["share"]))
+        yield row, low
+
+
+def states(rows: Sequence[Mapping[str, Any]], shared: Frame) -> Any:
+    """Rows of query `gpu_timeline` as one band; slices of a card lie above each other by their share."""
+    texts = shared.texts
+    drawn = [
+        {
+            "from": frame.wall_clock(row["from_at"], shared.timezone),
+            "until": frame.wall_clock(row["until_at"], shared.timezone),
+            "low": low,
+            "high": min(1.0, low + row["share"]),
+            "state": row["state"],
+            "name": texts(f"state.{State(row['state'])}"),
+            "period": numbers.period(row["from_at"], row["until_at"], shared.timezone),
+            "tenant": texts.tenant(row["tenant"] or ""),
+            "workload": escaping.one_line(row["workload_id"] or numbers.NO_VALUE),
+            "basis": row["basis"] or numbers.NO_VALUE,
+            "cause": texts.code("cause", row["cause"]) if row["cause"] else numbers.NO_VALUE,
+        }
+        for row, low in _stack(rows)
+    ]
+    y = alt.Y("low:Q", scale=alt.Scale(domain=[0, 1]), title=None, axis=_y_axis(labels=False, grid=False))
+    base = alt.Chart(frame.table(drawn)).encode(x=shared.x("from"), x2="until:T", y=y, y2="high:Q")
+    tips = [
+        shared.tip("name", "word.state"),
+        shared.tip("period", "word.time"),
+        shared.tip("tenant", "finding.tenant"),
+        shared.tip("workload", "gpu.workload"),
+        shared.tip("cause", "finding.cause"),
+        shared.tip("basis", "finding.basis"),
+    ]
+    band = base.mark_bar().encode(color=alt.Color("state:N", scale=frame.state_scale(), legend=None), tooltip=tips)
+    hatched = alt.FieldOneOfPredicate("state", [state.value for state in HATCHED])
+    hatch = base.transform_filter(hatched).mark_bar(color=frame.stripes(shared.paper, 5, across=False), tooltip=False)
+    return alt.layer(band, hatch).properties(height=46, width="container", title=texts("gpu.states"))
+
+
+def _points(rows: Sequence[Mapping[str, Any]], shared: Frame, bucket_seconds: int) -> list[dict[str, Any]]:
+    """The rows with an empty one put into each gap, so that no line crosses what was not read."""
+    points: list[dict[str, Any]] = []
+    last: dict[str, datetime] = {}
+    length = timedelta(seconds=bucket_seconds)
+    for row in sorted(rows, key=lambda each: (each["slice_id"] or "", each["bucket_at"])):
+        key, at = row["slice_id"] or "", row["bucket_at"]
+        if key in last and at - last[key] > length:
+            points.append({"slice_id": key, "bucket_at": frame.wall_clock(last[key] + length, shared.timezone)})
+        points.append({**row, "slice_id": key, "bucket_at": frame.wall_clock(at, shared.timezone)})
+        last[key] = at
+    return points
+
+
+def activity(rows: Sequence[Mapping[str, Any]], shared: Frame, bucket_seconds: int) -> Any:
+    """Rows of query `gpu_readings`: utilization and SM activity as bands from minimum to maximum with their means."""
+    base = alt.Chart(frame.table(_points(rows, shared, bucket_seconds))).encode(
+        x=shared.x("bucket_at"), detail="slice_id:N"
+    )
+    layers: list[Any] = []
+    for prefix, colour in (("gpu_util", _UTIL), ("sm_active", _SM)):
+        y_axis = _y_axis(format=".0%", values=[0, 0.5, 1])
+        scale = alt.Scale(domain=[0, 1])
+        low = alt.Y(f"{prefix}_min:Q", scale=scale, title=None, axis=y_axis)
+        band = base.mark_area(opacity=0.22, color=colour, interpolate="step-after")
+        line = base.mark_line(color=colour, strokeWidth=1.4, interpolate="step-after")
+        layers += [
+            band.encode(y=low, y2=f"{prefix}_max:Q"),
+            line.encode(y=alt.Y(f"{prefix}_mean:Q", scale=scale, title=None)),
+        ]
+    panel = alt.layer(*layers, *_key(shared))
+    return panel.properties(height=120, width="container", title=shared.texts("gpu.util"))
+
+
+def _key(shared: Frame) -> list[Any]:
+    layers = []
+    for index, (key, colour) in enumerate((("tenants.gpu_util", _UTIL), ("tenants.sm_active", _SM))):
+        text = alt.Chart(frame.table([{}])).mark_text(
+            align="right", dx=-130 * index, dy=-12, color=colour, fontWeight=600
+        )
+        layers.append(text.encode(x=alt.value("width"), y=alt.value(0), text=alt.value(shared.texts(key))))
+    return layers
+
+
+def power(rows: Sequence[Mapping[str, Any]], shared: Frame, bucket_seconds: int) -> Any:
+    """Rows of query `gpu_readings`: mean power in watts."""
+    base = alt.Chart(frame.table(_points(rows, shared, bucket_seconds)))
+    y = alt.Y("power_watts_mean:Q", title=None, scale=alt.Scale(zero=True), axis=_y_axis(tickCount=3))
+    line = base.mark_line(color=_POWER, strokeWidth=1.4, interpolate="step-after")
+    panel = line.encode(x=shared.x("bucket_at", is_last=True), y=y, detail="slice_id:N")
+    return panel.properties(height=80, width="container", title=shared.texts("gpu.power"))

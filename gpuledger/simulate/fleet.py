@@ -1,0 +1,166 @@
+"""The machines: hosts, cards and MIG slices, and the records of the inventory."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpuledger.model import GPU_MODELS, GpuModel
+from gpuledger.simulate.spec import GPUS_PER_NODE, FleetSpec
+
+HOSTS_PER_LEAF = 4
+LEAVES_PER_SPINE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What the hosts of a pool are made of. Memory in MiB, clocks in MHz; `weight` is the pool's part of a fleet."""
+
+    pool: str
+    model: str
+    product: str
+    weight: float
+    cpu_cores: int
+    memory_mib: int
+    fb_total_mib: int
+    sm_clock_mhz: int
+    mem_clock_mhz: int
+    is_mig: bool = False
+
+    @property
+    def facts(self) -> GpuModel:
+        """The vendor's facts about the model."""
+        return next(known for known in GPU_MODELS if known.model == self.model)
+
+
+HARDWARE = (
+    Hardware("h100-train", "H100", "NVIDIA H100 80GB HBM3", 0.42, 192, 2_064_384, 81_559, 1_980, 2_619),
+    Hardware("a100-shared", "A100", "NVIDIA A100-SXM4-80GB", 0.24, 128, 1_032_192, 81_920, 1_410, 1_593),
+    Hardware("l40s-serve", "L40S", "NVIDIA L40S", 0.14, 96, 774_144, 46_068, 2_520, 9_001),
+    Hardware("a100-mig", "A100", "NVIDIA A100-SXM4-80GB", 0.06, 128, 1_032_192, 81_920, 1_410, 1_593, is_mig=True),
+    Hardware("h20-serve", "H20", "NVIDIA H20", 0.14, 192, 2_064_384, 97_871, 1_980, 2_619),
+)
+"""In the order in which a small fleet gets its first host of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class MigSlice:
+    """A GPU instance; `slice_id` is its GPU instance id, `share` its compute slices over the card's."""
+
+    slice_id: str
+    profile: str
+    share: float
+    fb_total_mib: int
+
+
+MIG_LAYOUT = (
+    MigSlice("2", "3g.40gb", 3 / 7, 40_192),
+    MigSlice("3", "2g.20gb", 2 / 7, 19_968),
+    MigSlice("9", "1g.10gb", 1 / 7, 9_728),
+    MigSlice("10", "1g.10gb", 1 / 7, 9_728),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One GPU. `index` and `host` are positions in the fleet's lists; `first_device` is the position of its own row; its slices' rows follow."""
+
+    index: int
+    host: int
+    slot: int
+    gpu_uuid: str
+    pci_bus_id: str
+    first_device: int
+    slices: tuple[MigSlice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One node with its eight cards (positions in the fleet's list)."""
+
+    index: int
+    name: str
+    hardware: Hardware
+    leaf: str
+    spine: str
+    cards: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What one reading is about: a card, or one MIG slice of it (a card's own row comes first)."""
+
+    card: int
+    slice: MigSlice | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Hosts, cards and devices, each in the order of its index; a host's devices lie side by side."""
+
+    hosts: tuple[Host, ...]
+    cards: tuple[Card, ...]
+    devices: tuple[Device, ...]
+
+    def pool(self, name: str) -> list[Host]:
+        """The hosts of one pool."""
+        return [host for host in self.hosts if host.hardware.pool == name]
+
+    def devices_of(self, host: Host) -> range:
+        """The positions of a host's devices."""
+        first = self.cards[host.cards[0]].first_device
+        last = self.cards[host.cards[-1]]
+        return range(first, last.first_device + 1 + len(last.slices))
+
+    def host_of(self, card: int) -> Host:
+        """The host that a card sits in."""
+        return self.hosts[self.cards[card].host]
+
+
+def pool_sizes(nodes: int) -> list[int]:
+    """How many hosts each of HARDWARE gets: by weight, at least one each while there are enough, the rest to the largest."""
+    ideal = [hardware.weight * nodes for hardware in HARDWARE]
+    sizes = [int(value) for value in ideal]
+    for position in range(min(nodes, len(sizes))):
+        sizes[position] = max(sizes[position], 1)
+    while sum(sizes) > nodes:
+        sizes[int(np.argmax(sizes))] -= 1
+    while sum(sizes) < nodes:
+        sizes[int(np.argmax(np.subtract(ideal, sizes)))] += 1
+    return sizes
+
+
+def build_fleet(spec: FleetSpec) -> Fleet:
+    """The fleet of `spec`; names and UUIDs depend on the seed and the size only."""
+    rng = np.random.default_rng([spec.seed, 1])
+    hosts: list[Host] = []
+    cards: list[Card] = []
+    devices: list[Device] = []
+    for hardware, size in zip(HARDWARE, pool_sizes(spec.nodes), strict=True):
+        for number in range(size):
+            leaf = number // HOSTS_PER_LEAF
+            index = len(hosts)
+            own = []
+            for slot in range(GPUS_PER_NODE):
+                card = _card(rng, (len(cards), index, slot), len(devices), hardware)
+                devices += [Device(card.index, None), *(Device(card.index, part) for part in card.slices)]
+                cards.append(card)
+                own.append(card.index)
+            place = (f"{hardware.pool}-leaf{leaf + 1}", f"{hardware.pool}-spine{leaf // LEAVES_PER_SPINE + 1}")
+            hosts.append(Host(index, f"{hardware.pool}-{number + 1:03d}", hardware, *place, tuple(own)))
+    return Fleet(tuple(hosts), tuple(cards), tuple(devices))
+
+
+def _card(rng: np.random.Generator, place: tuple[int, int, int], first_device: int, hardware: Hardware) -> Card:
+    index, host, slot = place
+    return Card(
+        index=index,
+        host=host,
+        slot=slot,
+        gpu_uuid=f"GPU-{uuid.UUID(bytes=rng.bytes(16), version=4)}",
+        pci_bus_id=f"00000000:{0x1B + slot * 0x11:02X}:00.0",
+        first_device=first_device,
+        slices=MIG_LAYOUT if hardware.is_mig else (),
+    )

@@ -1,0 +1,206 @@
+"""The named scripts: which host plays which role, scaled to the size of the fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import cycle
+
+import numpy as np
+
+from gpuledger.errors import BadInput
+from gpuledger.simulate import faults, shapes
+from gpuledger.simulate.fleet import Host
+from gpuledger.simulate.lanes import Deck, Lane, Request, fill, pods_job
+from gpuledger.simulate.notebooks import Seat, add_notebook
+from gpuledger.simulate.plots import CLEAN_DECK, GANG_DECK, PACKED_DECK
+from gpuledger.simulate.script import Phase, Quotas, Script
+from gpuledger.simulate.services import Service, add_service
+from gpuledger.simulate.spec import FleetSpec
+from gpuledger.simulate.stranding import fill_cpus, strand
+from gpuledger.simulate.teams import (
+    ASSISTANT,
+    BLOCKED,
+    EVALUATION,
+    NOTEBOOKS,
+    POSTTRAIN,
+    PRETRAIN,
+    RANKING,
+    UNDERUSED,
+)
+from gpuledger.simulate.waiting import burst, plan_big_only, queue_blocked, settle_quotas
+
+GANG_HOSTS = (2, 1, 4, 1, 8, 2, 1)
+GANG_TEAMS = (PRETRAIN, BLOCKED, PRETRAIN, POSTTRAIN, PRETRAIN, POSTTRAIN, PRETRAIN)
+PACKED_LAYOUTS = ((4, 2, 1, 1), (2, 2, 2, 1, 1), (4, 4), (1,) * 8)
+PACKED_TEAMS = (POSTTRAIN, UNDERUSED, BLOCKED, EVALUATION, POSTTRAIN, EVALUATION, POSTTRAIN)
+SERVICE_STYLES = ("concentrated", "spread", "scaled", "steady")
+NOTEBOOK_HABITS = ("kept", "returned", "returned", "returned")
+SMALL_FLEET = 8
+
+
+@dataclass(slots=True)
+class Roles:
+    """Which hosts do what."""
+
+    gangs: list[list[Host]]
+    packed: list[Host]
+    fragmented: list[Host]
+    cpu_full: list[Host]
+    sliced: list[Host]
+    serving: list[Host]
+    spare: list[Host]
+
+
+def cast_roles(script: Script) -> Roles:
+    """Give every host a role; a fleet of fewer than eight hosts has neither fragmented nor spare ones."""
+    fleet, nodes = script.fleet, script.spec.nodes
+    training, shared = fleet.pool("h100-train"), fleet.pool("a100-shared")
+    packed = [training.pop() for _ in range(max(1, round(len(training) * 0.25)))]
+    fragmented = [shared.pop(0) for _ in range(max(1, nodes // 12) if nodes >= SMALL_FLEET else 0)]
+    cpu_full = [shared.pop(0) for _ in range(max(1, nodes // 28) if nodes >= SMALL_FLEET else 0)]
+    spare = [shared.pop() for _ in range(nodes // 32)]
+    serving = [*fleet.pool("h20-serve"), *fleet.pool("l40s-serve")]
+    return Roles(_gangs(training), packed + shared, fragmented, cpu_full, fleet.pool("a100-mig"), serving, spare)
+
+
+def _gangs(hosts: list[Host]) -> list[list[Host]]:
+    gangs, left = [], list(hosts)
+    for size in cycle(GANG_HOSTS):
+        if not left:
+            return gangs
+        gangs.append(left[:size])
+        left = left[size:]
+    return gangs
+
+
+def mixed(script: Script) -> None:
+    """A fleet as they are: training, services with a tide, notebooks, faults, planted waste and look-alikes."""
+    roles = cast_roles(script)
+    plan_big_only(script, script.rng(1))
+    free_cards = _break_things(script, roles, script.rng(2))
+    _train(script, roles, free_cards)
+    for host in roles.fragmented:
+        strand(script, host, script.rng(5, host.index))
+    for host in roles.cpu_full:
+        fill_cpus(script, host, script.rng(6, host.index))
+    _serve(script, roles.serving)
+    _sit_down(script, roles, script.rng(8))
+    settle_quotas(script)
+    queue_blocked(script, script.rng(9))
+    burst(script, script.rng(10))
+
+
+def _break_things(script: Script, roles: Roles, rng: np.random.Generator) -> dict[int, tuple[int, ...]]:
+    """Plant outages and spares; gives the cards of each packed host that lanes may use."""
+    usable = {host.index: host.cards for host in roles.packed}
+    if script.spec.nodes < SMALL_FLEET:
+        return usable
+    for host in roles.spare:
+        faults.set_aside(script, host, host.cards)
+    if not roles.spare:
+        host = roles.packed[-1]
+        faults.set_aside(script, host, host.cards[6:])
+        usable[host.index] = host.cards[:6]
+    for number in range(1 + script.spec.nodes // 48):
+        faults.not_ready(script, roles.gangs[-1 - number % len(roles.gangs)][0], rng, 0.35 + 0.1 * number)
+    for number in range(1 + script.spec.nodes // 24):
+        host = roles.packed[number % len(roles.packed)]
+        faults.lose_card(script, host, 1 + number % 4, rng, 0.15 + 0.06 * number)
+        faults.poison_card(script, host, 5, rng, 0.6 + 0.05 * number)
+    host = roles.serving[-1]
+    faults.repair(script, host, host.cards if script.spec.nodes >= 2 * SMALL_FLEET else host.cards[7:], rng)
+    faults.mute_exporter(script, roles.serving[0], rng)
+    return usable
+
+
+def _train(script: Script, roles: Roles, usable: Mapping[int, tuple[int, ...]]) -> None:
+    gang_deck, packed_deck = Deck(GANG_DECK, script.rng(3)), Deck(PACKED_DECK, script.rng(4))
+    for gang, team in zip(roles.gangs, cycle(GANG_TEAMS), strict=False):
+        cards = tuple(card for host in gang for card in host.cards)
+        fill(script, Lane(cards, team, shortest=360, longest=1_800), gang_deck)
+    teams = cycle(PACKED_TEAMS)
+    for host, layout in zip(roles.packed, cycle(PACKED_LAYOUTS), strict=False):
+        cards = list(usable[host.index])
+        for width in layout:
+            own, cards = tuple(cards[:width]), cards[width:]
+            if own:
+                team = next(teams)
+                kind = "batch" if team == EVALUATION else "training"
+                fill(script, Lane(own, team, kind=kind), packed_deck)
+
+
+def _serve(script: Script, hosts: list[Host]) -> None:
+    styles = cycle(SERVICE_STYLES)
+    for number, host in enumerate(hosts):
+        rng = script.rng(7, host.index)
+        is_large = host.hardware.model == "H20"
+        cards, gpus = (host.cards[:8], 2) if is_large else (host.cards[:5], 1)
+        add_service(
+            script,
+            Service(
+                team=(ASSISTANT, RANKING)[number % 2],
+                style=next(styles),
+                cards=cards,
+                gpus=gpus,
+                floor=2 if is_large else 1,
+                shift_minutes=int(rng.integers(-60, 60)),
+                sm=float(rng.uniform(0.35, 0.55)),
+                fb=float(rng.uniform(0.6, 0.9)),
+            ),
+            rng,
+        )
+
+
+def _sit_down(script: Script, roles: Roles, rng: np.random.Generator) -> None:
+    """Notebooks: whole cards and quarters on the small hosts, MIG slices on theirs."""
+    habits = cycle(NOTEBOOK_HABITS)
+    for host in roles.serving:
+        if host.hardware.model == "H20":
+            continue
+        for card in host.cards[5:7]:
+            add_notebook(script, NOTEBOOKS, Seat(card, 1.0), rng, next(habits))
+        for part in range(4):
+            habit = ("kept", "kept", "hidden", "kept")[part]
+            add_notebook(script, NOTEBOOKS, Seat(host.cards[7], 0.25, None, paints=part == 0), rng, habit)
+    seats = (
+        Seat(card, part.share, number)
+        for host in roles.sliced
+        for card in host.cards
+        for number, part in enumerate(script.fleet.cards[card].slices)
+    )
+    for seat, habit in zip(seats, cycle(("returned", "kept", "returned", "returned", "abandoned")), strict=False):
+        add_notebook(script, (NOTEBOOKS, EVALUATION)[seat.card % 2], seat, rng, habit)
+
+
+def busy(script: Script) -> None:
+    """Every card is held and works all the time; each team uses exactly its quota and nothing waits."""
+    teams, last = (PRETRAIN, POSTTRAIN), script.spec.last_minute
+    for host in script.fleet.hosts:
+        rng = script.rng(20, host.index)
+        want = Request(host.cards, teams[host.index % 2], "training", "pretraining", "alice")
+        shape = shapes.training(float(rng.uniform(0.62, 0.85)), 0.7)
+        job = pods_job(script, want, (-700, -600, -595, last), (Phase(-595, last, shape),))
+        holds = [
+            replace(hold, slice_index=number, share=part.share)
+            for hold in job.holds
+            for number, part in enumerate(script.fleet.cards[hold.card or 0].slices)
+        ]
+        script.jobs.append(replace(job, holds=tuple(holds)) if holds else job)
+    script.quotas = Quotas(
+        {team: 8.0 * sum(host.index % 2 == number for host in script.fleet.hosts) for number, team in enumerate(teams)},
+        None,
+        None,
+    )
+
+
+SCENARIOS: Mapping[str, Callable[[Script], None]] = {"mixed": mixed, "busy": busy}
+
+
+def write_script(spec: FleetSpec) -> Script:
+    """The script of `spec`. Raises BadInput when its scenario is unknown."""
+    if spec.scenario not in SCENARIOS:
+        raise BadInput("scenario", f"unknown; known: {', '.join(sorted(SCENARIOS))}")
+    script = Script.empty(spec)
+    SCENARIOS[spec.scenario](script)
+    return script
