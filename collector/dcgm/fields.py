@@ -12,10 +12,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpuledger.model import Reading
+from collector.bounds import BOUNDS
 
 MIB = 2.0**20
-_WHOLE_NUMBER_BOUND = 2.0**53  # above, a float is no longer one certain integer
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +53,8 @@ def _is_blank(value: float) -> bool:
 
 
 def _field(column: str, *, times: float = 1.0, divided_by: float = 1.0, device_wide: bool = False) -> Field:
-    low, high = _bounds().get(column, (0.0, 2.0**50))
+    low, high = BOUNDS.get(column, (0.0, 2.0**50))
     return Field(column, times, divided_by, is_device_wide=device_wide, low=low, high=high)
-
-
-def _bounds() -> Mapping[str, tuple[float, float]]:
-    bounds = {}
-    for column in dataclasses.fields(Reading):
-        low, high = column.metadata.get("low"), column.metadata.get("high")
-        if low is not None:
-            bounds[column.name] = (low, _WHOLE_NUMBER_BOUND if high is None else high)
-    # Links: the fastest card moves under 4 TB/s; without this bound a byte counter would pass for a rate.
-    return bounds | {"nvlink_bytes_per_second": (0.0, 4e12)}
 
 
 FB_FREE = "fb_free_bytes"
@@ -74,18 +63,6 @@ NVLINK_RX = "nvlink_rx_bytes_per_second"
 """Columns that only serve to compute others: the total memory, and traffic in both directions together."""
 
 PROFILING_COLUMNS = ("gr_engine_active_ratio", "sm_active_ratio", "tensor_active_ratio", "dram_active_ratio")
-
-WHOLE_COLUMNS = frozenset(
-    {
-        "fb_used_bytes",
-        "fb_reserved_bytes",
-        "fb_total_bytes",
-        "throttle_reasons",
-        "xid_code",
-        "ecc_uncorrected_count",
-    }
-)
-"""Columns of whole numbers."""
 
 _GPU_UTIL = _field("gpu_util_ratio", divided_by=100)
 _MEM_COPY_UTIL = _field("mem_copy_util_ratio", divided_by=100)

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from collector.bounds import WHOLE_COLUMNS
 from collector.dcgm.devices import Device, fold, settle
-from collector.dcgm.fields import WHOLE_COLUMNS
 from collector.dcgm.labels import DeviceSeries, SeriesReader
 from collector.exposition import MAX_SERIES, ExpositionParser
 from gpuledger.errors import SourceError, SourceTimeout

@@ -1,0 +1,101 @@
+"""The parent's side of the NVML child: start it, ask it with a deadline, kill it."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gpuledger.errors import SourceError, SourceTimeout
+
+_IMPORT_ROOT = str(Path(__file__).resolve().parents[2])
+_READ_BYTES = 1 << 16
+_MAX_ANSWER_BYTES = 16 * 2**20
+
+
+class HungError(SourceTimeout):
+    """The child did not answer in time. `uuid` is the device it was at, where it said so."""
+
+    def __init__(self, seconds: float, uuid: str | None) -> None:
+        super().__init__(f"no answer within {seconds:g} s" + (f", hung at {uuid}" if uuid else ""))
+        self.uuid = uuid
+
+
+class ChildProcess:
+    """One child. After any error it must be killed; a call that hangs in the kernel outlives even that."""
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        inherited = dict(os.environ if environment is None else environment)
+        paths = [_IMPORT_ROOT, *filter(None, [inherited.get("PYTHONPATH")])]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "collector.nvml.child"],
+            env=inherited | {"PYTHONPATH": os.pathsep.join(paths)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._buffer = b""
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._process.pid
+
+    def ask(self, skip: Iterable[str], seconds: float) -> dict[str, Any]:
+        """One snapshot without the devices `skip`. Raises HungError after `seconds`, SourceError when it gave up."""
+        deadline = time.monotonic() + seconds
+        request = json.dumps({"skip": sorted(skip)}) + "\n"
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(request.encode())
+            self._process.stdin.flush()
+        except OSError as error:
+            raise SourceError("the NVML process is gone") from error
+        at: str | None = None
+        while True:
+            answer = self._answer(deadline, seconds, at)
+            if "snapshot" in answer:
+                snapshot: dict[str, Any] = answer["snapshot"]
+                return snapshot
+            if "fatal" in answer:
+                raise SourceError(f"NVML: {answer['fatal']}")
+            at = answer.get("at", at)
+
+    def _answer(self, deadline: float, seconds: float, at: str | None) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        while b"\n" not in self._buffer:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0 or not select.select([descriptor], [], [], remaining)[0]:
+                raise HungError(seconds, at)
+            received = os.read(descriptor, _READ_BYTES)
+            if not received or len(self._buffer) > _MAX_ANSWER_BYTES:
+                raise SourceError("the NVML process died")
+            self._buffer += received
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        try:
+            answer: dict[str, Any] = json.loads(line)
+        except ValueError as error:
+            raise SourceError("the NVML process answered nonsense") from error
+        return answer
+
+    def kill(self, seconds: float = 1.0) -> bool:
+        """End it. False when the kernel still holds it after `seconds`; call again later to collect it."""
+        self._process.kill()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                try:
+                    stream.close()
+                except OSError:
+                    continue  # unsent bytes of a request to a dead child
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True

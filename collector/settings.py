@@ -1,0 +1,86 @@
+"""The agent's settings: defaults here, then its TOML file, then GPULEDGER_COLLECTOR_* variables, then arguments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from gpuledger.errors import ConfigError
+
+
+class DcgmEndpoint(BaseModel):
+    """One dcgm-exporter page."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: str = Field(pattern=r"^https?://", description="address of the page")
+    node: str | None = Field(None, description="the node it speaks for; default: its Hostname label")
+    interval_seconds: float = Field(15.0, ge=1, le=86_400, description="how often it is read")
+    timeout_seconds: float = Field(10.0, gt=0, le=300, description="how long one read may take")
+    gpu_util_ratio_unit: Literal["percent", "ratio"] = Field(
+        "percent", description="what DCGM_FI_DEV_GPU_UTIL_RATIO holds: percent (DCGM 4.6) or a 0-1 ratio (4.7)"
+    )
+
+
+class Nvml(BaseModel):
+    """This node's own cards."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    enabled: bool = Field(False, description="read this node through NVML")
+    node: str | None = Field(None, description="this node's name; default: the host name")
+    interval_seconds: float = Field(15.0, ge=1, le=86_400, description="how often it is read")
+    timeout_seconds: float = Field(10.0, gt=0, le=300, description="how long one read may take")
+
+
+class CollectorSettings(BaseSettings):
+    """Everything that the operator of an agent may set, with its default and its unit in its name."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="GPULEDGER_COLLECTOR_", env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    service_url: str = Field("http://127.0.0.1:8420", pattern=r"^https?://", description="where batches are sent")
+    token: SecretStr | None = Field(None, description="bearer token of the service, where it wants one")
+    spool_directory: Path = Field(Path("var/spool"), description="where batches wait")
+    spool_limit_bytes: int = Field(512 * 2**20, ge=2**16, description="disk share of waiting batches, bytes")
+    flush_seconds: float = Field(15.0, gt=0, le=3600, description="how often rows are put into batches")
+    metrics_listen: str = Field("127.0.0.1:9410", description="HOST:PORT of the agent's own metrics; empty: none")
+    dcgm: tuple[DcgmEndpoint, ...] = Field((), description="dcgm-exporter pages to read")
+    nvml: Nvml = Field(Nvml(), description="this node's own cards")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments over environment over file over defaults."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def load(config: Path | None = None, **overrides: Any) -> CollectorSettings:
+    """Settings from `config` (TOML), the environment and `overrides` (None values are "not given").
+
+    Raises ConfigError naming the setting.
+    """
+    if config is not None and not config.is_file():
+        raise ConfigError(f"--config: no file {config}")
+    given = {name: value for name, value in overrides.items() if value is not None}
+
+    class FileSettings(CollectorSettings):
+        model_config = SettingsConfigDict(toml_file=config)
+
+    try:
+        return FileSettings(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    except ValueError as error:
+        raise ConfigError(f"{config}: {error}") from error
