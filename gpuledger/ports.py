@@ -65,9 +65,7 @@ class Recommender(Protocol):
     name: str
     version: int
 
-    def recommend(
-        self, runner: QueryRunner, window: Window, options: Mapping[str, Any]
-    ) -> Sequence[Recommendation]:
+    def recommend(self, runner: QueryRunner, window: Window, options: Mapping[str, Any]) -> Sequence[Recommendation]:
         """Propose from the history in `window`; an empty list is an answer. Raises BadInput for an unknown option."""
         ...
 

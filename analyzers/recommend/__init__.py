@@ -1,0 +1,1 @@
+"""One recommender a file, and the arithmetic that it stands on."""

@@ -1,0 +1,1 @@
+"""One rule a file; each class's docstring is its user documentation."""

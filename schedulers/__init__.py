@@ -1,0 +1,1 @@
+"""Schedulers to read quotas from and, guarded, to write them to: one adapter a file."""
