@@ -1,0 +1,1 @@
+"""Wiring: the one place where adapters meet ports. CLI, HTTP service, jobs."""

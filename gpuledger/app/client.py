@@ -1,0 +1,137 @@
+"""How everything but the service itself reaches the warehouse: over HTTP, or through the same application in this process.
+
+The CLI and the dashboards use one client, so that a page, a script and the API show the same number by construction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+
+from gpuledger.app.encoding import ARROW_STREAM, plain, to_arrow_stream
+from gpuledger.config import Settings
+from gpuledger.errors import BadInput, ConfigError, GpuledgerError, QueryRefused, RuleError, ServiceUnavailable, WarehouseBusy
+
+
+class InProcessTransport(httpx.BaseTransport):
+    """Hands requests to an ASGI application in this process, for a warehouse that no service holds."""
+
+    def __init__(self, app: Any) -> None:
+        self._transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Run the application to its answer."""
+
+        async def answer() -> httpx.Response:
+            outgoing = httpx.Request(request.method, request.url, headers=request.headers, content=request.read())
+            incoming = await self._transport.handle_async_request(outgoing)
+            return httpx.Response(incoming.status_code, headers=incoming.headers, content=await incoming.aread())
+
+        return asyncio.run(answer())
+
+
+class Client:
+    """Talks to the API. Every method raises the error that the service raised."""
+
+    def __init__(self, http: httpx.Client) -> None:
+        self._http = http
+
+    def query(self, name: str, /, **parameters: Any) -> pa.Table:
+        """The rows of a named query."""
+        response = self._send("GET", f"/v1/queries/{name}", parameters, headers={"accept": ARROW_STREAM})
+        with pa.ipc.open_stream(response.content) as reader:
+            return reader.read_all()
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        """The JSON answer to a GET."""
+        return self._send("GET", path, parameters).json()
+
+    def post(self, path: str, **parameters: Any) -> Any:
+        """The answer to a POST: JSON, or text where the service gives HTML."""
+        response = self._send("POST", path, parameters)
+        return response.json() if "json" in response.headers.get("content-type", "") else response.text
+
+    def ingest(self, record: str, table: pa.Table, batch_id: str) -> dict[str, Any]:
+        """Send one batch. The answer lists refused rows; the others are on disk."""
+        response = self._http.post(
+            f"/v1/ingest/{record}", content=to_arrow_stream(table), headers={"x-batch-id": batch_id}
+        )
+        if response.status_code != 422:
+            _raise_for(response)
+        answer: dict[str, Any] = response.json()
+        return answer
+
+    def _send(self, method: str, path: str, parameters: dict[str, Any], headers: dict[str, str] | None = None) -> httpx.Response:
+        given = {key.rstrip("_"): plain(value) for key, value in parameters.items() if value is not None}
+        try:
+            response = self._http.request(method, path, params=given, headers=headers)
+        except httpx.TransportError as error:
+            raise ServiceUnavailable(f"the service at {self._http.base_url} does not answer: {error}") from error
+        _raise_for(response)
+        return response
+
+
+def _raise_for(response: httpx.Response) -> None:
+    if response.is_success:
+        return
+    try:
+        problem = response.json()
+        field, reason = str(problem["field"]), str(problem["reason"])
+    except (json.JSONDecodeError, KeyError, TypeError):
+        raise ServiceUnavailable(f"HTTP {response.status_code}: {response.text[:200]}") from None
+    if response.status_code == 404:
+        raise QueryRefused(reason)
+    if response.status_code == 401:
+        raise ConfigError(f"token: {reason}")
+    if response.status_code >= 500:
+        raise RuleError(reason) if response.status_code == 500 else ServiceUnavailable(reason)
+    raise BadInput(field, reason) if field != "request" else GpuledgerError(reason)
+
+
+def sidecar(warehouse: Path) -> Path:
+    """Where the service that holds `warehouse` says how to reach it."""
+    return warehouse.with_suffix(".service.json")
+
+
+def connect_url(url: str, settings: Settings) -> Client:
+    """A client of the service at `url`."""
+    headers = {"authorization": f"Bearer {settings.token.get_secret_value()}"} if settings.token else {}
+    return Client(httpx.Client(base_url=url, headers=headers, timeout=httpx.Timeout(600, connect=5)))
+
+
+def connect(service_url: str, settings: Settings | None = None) -> Client:
+    """A client of a running service: what the dashboards use."""
+    return connect_url(service_url, settings or Settings())
+
+
+@contextlib.contextmanager
+def open_warehouse(settings: Settings) -> Iterator[Client]:
+    """A client of the warehouse file: in this process, or through the service that holds it.
+
+    Raises ServiceUnavailable when another process holds the file and says nothing of how to reach it.
+    """
+    from gpuledger.app.http import create_app  # noqa: PLC0415 a client of a far service needs no server
+    from gpuledger.app.service import Service  # noqa: PLC0415
+
+    try:
+        service = Service.open(settings)
+    except WarehouseBusy as busy:
+        place = sidecar(settings.warehouse)
+        if not place.is_file():
+            raise ServiceUnavailable(f"{busy}; no service says that it serves it") from busy
+        yield connect_url(json.loads(place.read_text(encoding="utf-8"))["url"], settings)
+        return
+    headers = {"authorization": f"Bearer {settings.token.get_secret_value()}"} if settings.token else {}
+    http = httpx.Client(transport=InProcessTransport(create_app(service)), base_url="http://warehouse", headers=headers)
+    try:
+        yield Client(http)
+    finally:
+        http.close()
+        service.close()

@@ -1,0 +1,85 @@
+"""Turns the texts of a URL or a command line into parameters, or says which one is wrong and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from gpuledger.errors import BadInput
+from gpuledger.model import Window
+
+DIMENSIONS = ("tenant", "node", "model", "state", "pool", "stage", "kind", "workload")
+BUCKETS = ("hour", "day")
+
+
+def instant(name: str, text: Any) -> datetime:
+    """An ISO 8601 time; without a zone it is UTC."""
+    if isinstance(text, datetime):
+        return text
+    try:
+        value = datetime.fromisoformat(str(text).strip().replace(" ", "+"))
+    except ValueError:
+        raise BadInput(name, f"{str(text)[:40]!r} is not an ISO 8601 time") from None
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def window(from_text: Any, to_text: Any, default: Window | None) -> Window:
+    """The window between two texts; what is not given comes from `default`. Raises BadInput when it is empty."""
+    if default is None and (from_text is None or to_text is None):
+        raise BadInput("from", "the warehouse is empty, so both --from and --to must be given")
+    start = instant("from", from_text) if from_text else default.from_at  # type: ignore[union-attr] checked above
+    end = instant("to", to_text) if to_text else default.to_at  # type: ignore[union-attr] checked above
+    if start >= end:
+        raise BadInput("to", f"{end.isoformat()} is not after from ({start.isoformat()})")
+    return Window(start, end)
+
+
+def _positive(name: str, text: Any) -> int:
+    try:
+        value = int(str(text))
+    except ValueError:
+        raise BadInput(name, f"{str(text)[:40]!r} is not a whole number") from None
+    if not 1 <= value <= 10**6:
+        raise BadInput(name, "must be between 1 and 1,000,000")
+    return value
+
+
+def _zone(name: str, text: Any) -> str:
+    try:
+        return ZoneInfo(str(text)).key
+    except (KeyError, ValueError, OSError):
+        raise BadInput(name, f"{str(text)[:40]!r} is not an IANA time zone") from None
+
+
+def _one_of(choices: tuple[str, ...]) -> Callable[[str, Any], str]:
+    def read(name: str, text: Any) -> str:
+        if text not in choices:
+            raise BadInput(name, f"must be one of {', '.join(choices)}")
+        return str(text)
+
+    return read
+
+
+READERS: Mapping[str, Callable[[str, Any], Any]] = {
+    "from_at": instant,
+    "to_at": instant,
+    "at": instant,
+    "by": _one_of(DIMENSIONS),
+    "bucket": _one_of(BUCKETS),
+    "timezone": _zone,
+    "bucket_seconds": _positive,
+    "limit_count": _positive,
+}
+"""How a query's parameter is read, by its name; every other one is a text of at most 4,096 bytes."""
+
+
+def read(name: str, text: Any) -> Any:
+    """The value of parameter `name`. Raises BadInput naming it."""
+    reader = READERS.get(name)
+    if reader is not None:
+        return reader(name, text)
+    if isinstance(text, str) and len(text.encode()) > 4096:
+        raise BadInput(name, "is longer than 4096 bytes")
+    return text

@@ -1,0 +1,236 @@
+"""What gpuledger can be asked to do, behind the HTTP routes and the jobs alike."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import structlog
+
+from gpuledger.app.metrics import ServiceMetrics
+from gpuledger.app.parameters import window as read_window
+from gpuledger.clock import Clock, SystemClock
+from gpuledger.config import Settings
+from gpuledger.errors import BadInput, GpuledgerError, RuleError
+from gpuledger.model import Finding, Recommendation, Window
+from gpuledger.registry import REPORTS, RULES, resolve
+from warehouse import IngestResult, Warehouse
+from warehouse.ledger import AUDITS, LedgerBuild
+from warehouse.state import StateStore
+
+log = structlog.get_logger("gpuledger.service")
+
+_JSON_COLUMNS = ("evidence", "action_params", "guardrails", "expected_gain", "data_quality")
+
+
+class Service:
+    """The warehouse, the state store and the rules, as one object with verbs."""
+
+    def __init__(self, warehouse: Warehouse, state: StateStore, settings: Settings, clock: Clock | None = None) -> None:
+        self.warehouse = warehouse
+        self.state = state
+        self.settings = settings
+        self.clock = clock or SystemClock()
+        self.metrics = ServiceMetrics()
+
+    @classmethod
+    def open(cls, settings: Settings, clock: Clock | None = None) -> Service:
+        """Open both stores. Raises WarehouseBusy when another process holds the warehouse."""
+        warehouse = Warehouse.open(settings.warehouse, settings, clock)
+        return cls(warehouse, StateStore.open(settings.effective_state_url), settings, clock)
+
+    def close(self) -> None:
+        """Checkpoint and let go of both stores."""
+        self.warehouse.close()
+        self.state.close()
+
+    def query(self, name: str, /, **parameters: Any) -> pa.Table:
+        """The rows of a named query."""
+        return self.warehouse.query(name, **parameters)
+
+    def ingest(self, record: str, table: pa.Table, batch_id: str) -> IngestResult:
+        """Take a batch in and count it."""
+        result = self.warehouse.ingest(record, table, batch_id)
+        outcome = "duplicate" if result.duplicate else "partial" if result.rejected_count else "accepted"
+        self.metrics.batches.labels(record, outcome).inc()
+        if not result.duplicate:
+            self.metrics.rows.labels(record).inc(result.accepted)
+            for field, count in result.rejected_by_field.items():
+                self.metrics.rejected.labels(record, field).inc(count)
+        return result
+
+    def evidence(self) -> Window | None:
+        """The span of time that records speak of; None for an empty warehouse."""
+        row = self.query("evidence_extent").to_pylist()[0]
+        return Window(row["from_at"], row["to_at"]) if row["from_at"] is not None else None
+
+    def window(self, from_text: Any, to_text: Any) -> Window:
+        """The window between two texts, by default all that records speak of."""
+        return read_window(from_text, to_text, None if from_text and to_text else self.evidence())
+
+    def check_tenant(self, tenant: str | None) -> None:
+        """Raise BadInput for a tenant that nobody has declared and no ledger row or finding names."""
+        if tenant and tenant not in self.query("tenant_list").column("tenant").to_pylist():
+            raise BadInput("tenant", f"unknown tenant {tenant[:80]!r}")
+
+    def build_ledger(self, window: Window, until_at: datetime | None = None) -> LedgerBuild:
+        """Rebuild the ledger over `window` and note what the audits said."""
+        with self.metrics.ledger_seconds.time():
+            build = self.warehouse.build_ledger(window, until_at=until_at)
+        self.metrics.violations.set(build.violations)
+        if build.violations:
+            log.error("ledger_does_not_close", violations=build.violations, window=str(window))
+        return build
+
+    def ledger(self, by: str, window: Window | None) -> dict[str, Any]:
+        """GPU-hours by `by` and state, their total, and the rates, over `window` (None: nothing recorded yet)."""
+        if window is None:
+            return {"by": by, "from": None, "to": None, "rows": [], "total_gpu_hours": 0.0, "rates": {}}
+        span = {"from_at": window.from_at, "to_at": window.to_at}
+        rows = self.query("ledger_by", by=by, **span).to_pylist()
+        rates = {row.pop("name"): row for row in self.query("ledger_rates", **span).to_pylist()}
+        key = by if by != "state" else "state"
+        return {
+            "by": by,
+            "from": window.from_at,
+            "to": window.to_at,
+            "rows": [{key: row["key"], "state": row["state"], "gpu_hours": row["gpu_hours"]} for row in rows],
+            "total_gpu_hours": sum(row["gpu_hours"] for row in rows),
+            "is_provisional": any(row["provisional_gpu_hours"] > 0 for row in rows),
+            "rates": rates,
+        }
+
+    def analyze(self, rule: str, window: Window, options: Mapping[str, Any], *, save: bool = False) -> dict[str, Any]:
+        """Run one rule. Its findings, its totals, and each finding's status; `save` makes this run the stored one.
+
+        Raises ConfigError for an unknown rule, BadInput for a wrong option, RuleError when it could not run.
+        """
+        judge = resolve("rules", rule)()
+        try:
+            result = judge.run(self, window, options)
+        except GpuledgerError:
+            raise
+        except Exception as error:  # a broken rule must never look like one that found nothing
+            log.exception("rule_failed", rule=rule)
+            raise RuleError(f"{rule} could not run: {error}") from error
+        fresh = self.save_findings(rule, result.findings) if save else []
+        statuses = self.state.finding_statuses(finding.finding_id for finding in result.findings)
+        return {
+            "rule": rule,
+            "version": judge.version,
+            "from": window.from_at,
+            "to": window.to_at,
+            "findings": [finding_record(f, statuses.get(f.finding_id, "new")) for f in result.findings],
+            "new_finding_ids": [finding.finding_id for finding in fresh],
+            **result.totals,
+        }
+
+    def save_findings(self, rule: str, findings: Sequence[Finding]) -> list[Finding]:
+        """Store a run's findings and carry their life cycle on. Gives those that are new."""
+        self.warehouse.save_findings(rule, findings)
+        self.metrics.findings.labels(rule).set(len(findings))
+        self.metrics.finding_hours.labels(rule).set(sum(finding.gpu_hours_wasted for finding in findings))
+        return self.state.sync_findings(rule, findings, self.clock.now())
+
+    def findings(self, analyzer: str = "", tenant: str = "") -> list[dict[str, Any]]:
+        """The stored findings with their status, the largest waste first."""
+        rows = self.query("finding_list", analyzer=analyzer, tenant=tenant).to_pylist()
+        statuses = self.state.finding_statuses(row["finding_id"] for row in rows)
+        for row in rows:
+            row.update({column: json.loads(row[column]) for column in _JSON_COLUMNS})
+            row["status"] = statuses.get(row["finding_id"], "new")
+        return rows
+
+    def recommend(self, kind: str, window: Window, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Make recommendations of `kind`, try each dry at the scheduler, and store them."""
+        recommender = resolve("recommenders", kind)()
+        scheduler = resolve("schedulers", self.settings.scheduler).from_quotas(self.query("quota_current", at=window.to_at))
+        made = []
+        for recommendation in recommender.recommend(self, window, options):
+            body = {**recommendation_record(recommendation), **_tried(scheduler, recommendation)}
+            self.state.save_recommendation(recommendation.recommendation_id, kind, json.loads(_text(body)), self.clock.now())
+            made.append(body)
+        return made
+
+    def report(self, name: str, window: Window, *, tenant: str | None, timezone: str, language: str) -> str:
+        """The report `name` as HTML."""
+        if name not in REPORTS:
+            raise BadInput("report", f"no report called {name[:40]!r}; known: {', '.join(REPORTS)}")
+        report = resolve("reports", name)()
+        return str(report.render(self, window, tenant=tenant, timezone=timezone, language=language))
+
+    def doctor(self) -> list[dict[str, Any]]:
+        """Checks a person would want: does the ledger close, is anything stale, do all rules load, is all mail out."""
+        return [_checked(name, check) for name, check in self._checks().items()]
+
+    def _checks(self) -> Mapping[str, Callable[[], str]]:
+        return {
+            "warehouse_answers": lambda: f"evidence {self.evidence()}",
+            "ledger_closes": self._assert_closed,
+            "readings_are_fresh": self._assert_fresh,
+            "rules_load": lambda: ", ".join(resolve("rules", rule)().name for rule in RULES),
+            "alerts_are_out": self._assert_delivered,
+        }
+
+    def _assert_closed(self) -> str:
+        extent = self.query("ledger_extent").to_pylist()[0]
+        if extent["from_at"] is None:
+            return "no ledger yet"
+        span = {"from_at": extent["from_at"], "to_at": extent["to_at"]}
+        rows = {name: self.query(name, **span).num_rows for name in AUDITS}
+        if any(rows.values()):
+            raise GpuledgerError(f"audits returned rows: {rows}")
+        return f"{', '.join(rows)} return no row"
+
+    def _assert_fresh(self) -> str:
+        evidence = self.evidence()
+        age = self.clock.now() - evidence.to_at if evidence else None
+        if age is None or age > timedelta(minutes=10):
+            raise GpuledgerError(f"nothing was read for {age}" if age else "nothing was ever read")
+        return f"last evidence {age} ago"
+
+    def _assert_delivered(self) -> str:
+        counts = self.state.outbox_counts()
+        if counts["dead"]:
+            raise GpuledgerError(f"{counts['dead']} messages could not be delivered")
+        return f"{counts}"
+
+
+def _checked(name: str, check: Callable[[], str]) -> dict[str, Any]:
+    try:
+        return {"name": name, "ok": True, "detail": check()}
+    except GpuledgerError as error:
+        return {"name": name, "ok": False, "detail": str(error)}
+
+
+def _text(body: Mapping[str, Any]) -> str:
+    return json.dumps(body, default=str, ensure_ascii=False)
+
+
+def _tried(scheduler: Any, recommendation: Recommendation) -> dict[str, Any]:
+    """The plan in the scheduler's own terms and its answer to a dry run; the reason where it refuses to plan."""
+    try:
+        plan = scheduler.plan(recommendation.changes)
+    except GpuledgerError as error:
+        return {"plan": None, "dry_run": {"accepted": False, "messages": [str(error)]}}
+    dry = scheduler.dry_run(plan)
+    steps = [{"target": step.target, "body": step.body, "undo": step.undo} for step in plan.steps]
+    return {
+        "plan": {"scheduler": plan.scheduler, "version": plan.version, "steps": steps},
+        "dry_run": {"accepted": dry.accepted, "messages": list(dry.messages)},
+    }
+
+
+def finding_record(finding: Finding, status: str) -> dict[str, Any]:
+    """A finding as the API gives it: its fields, its identity, its status."""
+    fields = {field.name: getattr(finding, field.name) for field in dataclasses.fields(finding)}
+    return {"finding_id": finding.finding_id, "status": status, **fields}
+
+
+def recommendation_record(recommendation: Recommendation) -> dict[str, Any]:
+    """A recommendation as the API gives it."""
+    return dataclasses.asdict(recommendation)
