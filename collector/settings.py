@@ -26,11 +26,11 @@ class DcgmEndpoint(BaseModel):
 
 
 class Nvml(BaseModel):
-    """This node's own cards."""
+    """The cards of the node that the agent runs on."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    enabled: bool = Field(False, description="read this node through NVML")
+    enabled: bool = Field(default=False, description="read this node through NVML")
     node: str | None = Field(None, description="this node's name; default: the host name")
     interval_seconds: float = Field(15.0, ge=1, le=86_400, description="how often it is read")
     timeout_seconds: float = Field(10.0, gt=0, le=300, description="how long one read may take")
@@ -58,8 +58,8 @@ class CollectorSettings(BaseSettings):
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 the signature is pydantic's
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments over environment over file over defaults."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)

@@ -125,10 +125,13 @@ class Shipper:
                 raise BadInput(batch.record, f"HTTP 422: {answer.text[:200]}")
             # Something between us and the service (a proxy's login page) said 200 without having the batch.
             raise ServiceUnavailable("HTTP 200, but not for this batch")
-        rejected = body.get("rejected") or []
-        if rejected:
-            _log.warning("rows rejected", record=batch.record, count=len(rejected), first=rejected[:_SHOWN_REJECTIONS])
-        return batch.rows - accepted if isinstance(accepted := body.get("accepted"), int) else len(rejected)
+        if answer.status_code == httpx.codes.OK:
+            return 0
+        listed, accepted = body.get("rejected") or [], body.get("accepted")
+        # The list may be cut short; the count of accepted rows is not.
+        rejected = batch.rows - accepted if isinstance(accepted, int) else len(listed)
+        _log.warning("rows rejected", record=batch.record, count=rejected, first=listed[:_SHOWN_REJECTIONS])
+        return rejected
 
     def _note_retry(self, state: tenacity.RetryCallState) -> None:
         self.counts.retries += 1

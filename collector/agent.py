@@ -1,0 +1,213 @@
+"""The agent: reads sources side by side, batches what they gave, and lets the shipper empty the spool.
+
+Every source has a thread of its own to wait in, so that a slow or hung one delays nobody; a turn that comes while the
+read before has not ended is skipped and counted. Rows of all sources go into one batch for each record and flush.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
+
+import httpx
+import structlog
+
+from collector.metrics import AgentMetrics
+from collector.schedule import Schedule
+from collector.settings import CollectorSettings
+from collector.shipper import Shipper
+from collector.spool import Spool
+from gpuledger.clock import Clock
+from gpuledger.errors import ConfigError
+from gpuledger.model import to_table
+from gpuledger.ports import Observation, Source
+from gpuledger.registry import resolve
+
+FLUSH_ROWS = 20_000
+_GRACE_SECONDS = 5.0
+
+_log = structlog.get_logger(__name__)
+
+
+class Buffer:
+    """Rows by record until the next flush."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rows: dict[str, list[Any]] = {}
+
+    def add(self, observation: Observation) -> dict[str, int]:
+        """Take all rows of `observation`; answers how many of each record."""
+        taken: dict[str, Sequence[Any]] = {
+            "source_read": observation.reads,
+            "reading": observation.readings,
+            "holding": observation.holdings,
+        }
+        with self._lock:
+            for record, rows in taken.items():
+                self._rows.setdefault(record, []).extend(rows)
+        return {record: len(rows) for record, rows in taken.items()}
+
+    def take(self) -> dict[str, list[Any]]:
+        """All rows, which leave the buffer."""
+        with self._lock:
+            rows, self._rows = self._rows, {}
+        return {record: of_record for record, of_record in rows.items() if of_record}
+
+    @property
+    def row_count(self) -> int:
+        """Rows waiting."""
+        with self._lock:
+            return sum(map(len, self._rows.values()))
+
+
+class Agent:
+    """Reads `sources` into `spool`. `run` blocks until its event is set; what was read by then is in the spool."""
+
+    def __init__(
+        self, sources: Sequence[Source], *, clock: Clock, spool: Spool, metrics: AgentMetrics, flush_seconds: float
+    ) -> None:
+        self._sources = sources
+        self._clock = clock
+        self._spool = spool
+        self._metrics = metrics
+        self._flush_seconds = flush_seconds
+        self._buffer = Buffer()
+        self._running: dict[int, Future[None]] = {}
+        self._failing: set[str] = set()
+
+    def run(self, stop: threading.Event) -> None:
+        """Read until `stop` is set."""
+        schedule = Schedule([source.interval_seconds for source in self._sources], time.monotonic())
+        flush_at = time.monotonic() + self._flush_seconds
+        pool = ThreadPoolExecutor(max_workers=len(self._sources), thread_name_prefix="source")
+        try:
+            while not stop.is_set():
+                now = time.monotonic()
+                for number in schedule.take_due(now):
+                    self._start(pool, number)
+                if now >= flush_at or self._buffer.row_count >= FLUSH_ROWS:
+                    self.flush()
+                    flush_at = now + self._flush_seconds
+                stop.wait(max(0.0, min(schedule.next_at, flush_at) - time.monotonic()))
+            wait(self._running.values(), timeout=_GRACE_SECONDS)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            self.flush()
+
+    def flush(self) -> None:
+        """Put the buffered rows into the spool."""
+        for record, rows in self._buffer.take().items():
+            try:
+                self._spool.put(record, to_table(record, rows))
+            except Exception:  # a plug-in's source may give rows of wrong types; the other records must go on
+                self._metrics.lost_rows.labels(record).inc(len(rows))
+                _log.exception("rows could not be batched", record=record, rows=len(rows))
+
+    def _start(self, pool: ThreadPoolExecutor, number: int) -> None:
+        source, running = self._sources[number], self._running.get(number)
+        if running is not None and not running.done():
+            self._metrics.overruns.labels(source.name).inc()
+            return
+        self._running[number] = pool.submit(self._read, source)
+
+    def _read(self, source: Source) -> None:
+        now = self._clock.now()
+        try:
+            observation = source.read(now)
+        except Exception:  # the port forbids it; a plug-in's mistake must not end its thread's turn unseen
+            self._metrics.reads.labels(source.name, "failed").inc()
+            _log.exception("a source raised", source=source.name)
+            return
+        for record, count in self._buffer.add(observation).items():
+            self._metrics.rows.labels(record).inc(count)
+        self._metrics.note(source.name, observation, now)
+        self._log_change(source.name, observation)
+
+    def _log_change(self, name: str, observation: Observation) -> None:
+        """Say when a source starts or stops failing, not at every read."""
+        errors = [read.error for read in observation.reads if not read.ok]
+        if errors and name not in self._failing:
+            self._failing.add(name)
+            _log.warning("source fails", source=name, error=errors[0])
+        elif not errors and name in self._failing:
+            self._failing.discard(name)
+            _log.info("source is back", source=name)
+
+
+def build_sources(settings: CollectorSettings, client: httpx.Client) -> list[Source]:
+    """The sources that `settings` name. Raises ConfigError when there is none, or one twice."""
+    sources: list[Source] = [
+        resolve("sources", "dcgm")(
+            endpoint.url,
+            node=endpoint.node,
+            interval_seconds=endpoint.interval_seconds,
+            timeout_seconds=endpoint.timeout_seconds,
+            gpu_util_ratio_unit=endpoint.gpu_util_ratio_unit,
+            client=client,
+        )
+        for endpoint in settings.dcgm
+    ]
+    if settings.nvml.enabled:
+        nvml = settings.nvml
+        sources.append(
+            resolve("sources", "nvml")(
+                node=nvml.node, interval_seconds=nvml.interval_seconds, timeout_seconds=nvml.timeout_seconds
+            )
+        )
+    if not sources:
+        raise ConfigError("dcgm, nvml: nothing to read; name at least one dcgm endpoint or set nvml.enabled")
+    names = [source.name for source in sources]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigError(f"dcgm: given more than once: {', '.join(twice)}")
+    return sources
+
+
+def run(settings: CollectorSettings, clock: Clock, stop_event: threading.Event) -> None:
+    """Read, spool and ship until `stop_event` is set; then ship what can be shipped at once and return.
+
+    Raises ConfigError before anything is read when a setting cannot work.
+    """
+    # Targets are this cluster's own addresses: a proxy from the environment is for the way out, not for them.
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=len(settings.dcgm))
+    with httpx.Client(trust_env=False, limits=limits) as targets, httpx.Client() as service:
+        sources = build_sources(settings, targets)
+        spool = Spool(settings.spool_directory, settings.spool_limit_bytes)
+        try:
+            _run(settings, clock, stop_event, sources=sources, spool=spool, service=service)
+        finally:
+            for source in sources:
+                getattr(source, "close", lambda: None)()
+            spool.close()
+
+
+def _run(
+    settings: CollectorSettings,
+    clock: Clock,
+    stop_event: threading.Event,
+    *,
+    sources: list[Source],
+    spool: Spool,
+    service: httpx.Client,
+) -> None:
+    token = settings.token.get_secret_value() if settings.token else None
+    no_more = threading.Event()
+    shipper = Shipper(spool, settings.service_url, token=token, stop=no_more, client=service)
+    metrics = AgentMetrics()
+    metrics.watch(spool, shipper.counts, sources)
+    server = metrics.serve(settings.metrics_listen) if settings.metrics_listen else None
+    shipping = threading.Thread(target=shipper.run, name="shipper", daemon=True)
+    shipping.start()
+    try:
+        Agent(sources, clock=clock, spool=spool, metrics=metrics, flush_seconds=settings.flush_seconds).run(stop_event)
+    finally:
+        no_more.set()
+        shipping.join(_GRACE_SECONDS)
+        if not shipping.is_alive():
+            shipper.drain()
+        if server is not None:
+            server.close()

@@ -1,0 +1,103 @@
+"""Imports the assets list: one dated line a card and status, as CSV.
+
+Columns: gpu_uuid, node, slot, model, pool, status, from_at, until_at. `slot`, `model`, `pool` and `until_at` may be
+empty or absent. Times are ISO 8601 with a zone; a plain date is its midnight in UTC. A byte-order mark is accepted.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime, time
+from pathlib import Path
+
+import pyarrow as pa
+
+from gpuledger.errors import BadInput, BadRecord
+from gpuledger.model import Asset, canonical_model, to_table
+from gpuledger.model.vocabulary import ASSET_STATUSES
+
+REQUIRED = ("gpu_uuid", "node", "status", "from_at")
+OPTIONAL = ("slot", "model", "pool", "until_at")
+
+
+def read(file: Path) -> Iterator[tuple[str, pa.Table]]:
+    """("asset", table) with every good line, then BadRecord naming the line, column and reason of each bad one.
+
+    Whoever takes the table before going on has kept the good lines. Raises BadInput, and yields nothing, when the
+    file has no usable header.
+    """
+    assets: dict[tuple[str, datetime], Asset] = {}
+    problems: list[tuple[int, str, str]] = []
+    for line, row in _rows(file):
+        try:
+            asset = _asset(row)
+            key = (asset.gpu_uuid, asset.from_at)
+            if key in assets:
+                raise BadInput("from_at", f"a second line for {asset.gpu_uuid} from {asset.from_at.isoformat()}")
+            assets[key] = asset
+        except BadInput as error:
+            problems.append((line, f"line {line}, {error.field}", error.reason))
+    if assets:
+        yield "asset", to_table("asset", assets.values())
+    if problems:
+        raise BadRecord(problems)
+
+
+def _rows(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """(line number, cells by column). Raises BadInput when the header is missing or lacks a column."""
+    # utf-8-sig: spreadsheets write a byte-order mark, which is not part of the first column's name.
+    with file.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+        reader = csv.DictReader(lines)
+        header = [name.strip() for name in reader.fieldnames or ()]
+        missing = [name for name in REQUIRED if name not in header]
+        if missing:
+            raise BadInput("line 1", f"no column {', '.join(missing)}; found: {', '.join(header) or 'nothing'}")
+        reader.fieldnames = header
+        for row in reader:
+            yield (
+                reader.line_num,
+                {name: (row[name] or "").strip() for name in header if name in (*REQUIRED, *OPTIONAL)},
+            )
+
+
+def _asset(row: Mapping[str, str]) -> Asset:
+    for column in REQUIRED:
+        if not row[column]:
+            raise BadInput(column, "empty")
+    if row["status"] not in ASSET_STATUSES:
+        raise BadInput("status", f"{row['status']!r} is none of {', '.join(ASSET_STATUSES)}")
+    from_at = _instant("from_at", row["from_at"])
+    until_at = _instant("until_at", row["until_at"]) if row.get("until_at") else None
+    if until_at is not None and until_at <= from_at:
+        raise BadInput("until_at", "not after from_at")
+    return Asset(
+        gpu_uuid=row["gpu_uuid"],
+        node=row["node"],
+        slot=_slot(row.get("slot", "")),
+        model=canonical_model(row.get("model")),
+        pool=row.get("pool") or "default",
+        status=row["status"],
+        from_at=from_at,
+        until_at=until_at,
+    )
+
+
+def _slot(text: str) -> int | None:
+    if not text:
+        return None
+    if not text.isascii() or not text.isdecimal():
+        raise BadInput("slot", f"{text!r} is no whole number")
+    return int(text)
+
+
+def _instant(column: str, text: str) -> datetime:
+    try:
+        if len(text) == len("2026-01-01"):
+            return datetime.combine(date.fromisoformat(text), time(), UTC)
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise BadInput(column, f"{text!r} is no ISO 8601 time") from error
+    if at.tzinfo is None:
+        raise BadInput(column, f"{text!r} has no zone (append Z for UTC)")
+    return at.astimezone(UTC)
