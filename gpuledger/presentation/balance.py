@@ -1,4 +1,4 @@
-"""Where a period's GPU-hours stand, state by state: the ledger's rows arranged for a picture. Nothing is estimated here."""
+"""Where a period's GPU-hours stand, state by state: the ledger's rows arranged for a picture."""
 
 from __future__ import annotations
 

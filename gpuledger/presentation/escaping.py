@@ -9,7 +9,7 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&\"'@=/])")
 
 
 def one_line(value: object, limit: int = 200) -> str:
-    """`value` as one line without control or direction-changing characters, cut with an ellipsis after `limit` characters."""
+    """`value` as one line without control or direction-changing characters, cut after `limit`."""
     text = "".join(" " if unicodedata.category(sign) in {"Cc", "Cf", "Zl", "Zp"} else sign for sign in str(value))
     text = " ".join(text.split())
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

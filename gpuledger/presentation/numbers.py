@@ -1,4 +1,4 @@
-"""Numbers and times as people read them: with a unit, never with more digits than they carry; "-" is no value, "0" was measured."""
+"""Numbers and times as people read them: with a unit and no idle digit; "-" is no value, "0" was measured."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ NO_VALUE = "-"
 
 _GPU_HOURS = {"en": "GPU-h", "zh": "卡时"}
 _POINTS = {"en": "pp", "zh": "个百分点"}
+_DASH = "\N{EN DASH}"
 _MINUS = "\N{MINUS SIGN}"
 
 
@@ -55,7 +56,7 @@ def percent(ratio: float | None) -> str:
 
 
 def points(difference: float | None, language: str = "en") -> str:
-    """A difference of two ratios in percentage points: "+1.2 pp", a real minus sign, "±0 pp" when it rounds to nothing."""
+    """A difference of two ratios in percentage points, signed: "+1.2 pp"; "±0 pp" when it rounds to nothing."""
     if difference is None or math.isnan(difference):
         return NO_VALUE
     rounded = round(difference * 100, 1)
@@ -93,6 +94,6 @@ def period(from_at: datetime, to_at: datetime, timezone: str) -> str:
     start, end = from_at.astimezone(zone), to_at.astimezone(zone)
     if (start.hour, start.minute, end.hour, end.minute) == (0, 0, 0, 0):
         last = datetime.fromordinal(end.toordinal() - 1)
-        days = f"{start:%Y-%m-%d}" if start.date() == last.date() else f"{start:%Y-%m-%d} – {last:%Y-%m-%d}"
-        return f"{days} ({timezone})"
-    return f"{start:%Y-%m-%d %H:%M} – {end:%Y-%m-%d %H:%M} ({timezone})"
+        days = f"{start:%Y-%m-%d}" if start.date() == last.date() else f"{start:%Y-%m-%d} {_DASH} {last:%Y-%m-%d}"
+        return f"{days} {timezone}"
+    return f"{start:%Y-%m-%d %H:%M} {_DASH} {end:%Y-%m-%d %H:%M} {timezone}"

@@ -1,4 +1,4 @@
-"""Charts as Altair objects, the same ones for pages and reports. They draw the rows of named queries and compute only geometry.
+"""Charts as Altair objects, the same ones for pages and reports. They compute only geometry.
 
 At most `MAX_POINTS` rows reach a browser: the queries down-sample, keeping minimum and maximum.
 """

@@ -31,7 +31,7 @@ def _names(order: list[str]) -> alt.Y:
 
 
 def tenants(rows: Sequence[Mapping[str, Any]], texts: Texts, paper: frame.Paper = frame.LIGHT) -> Any:
-    """Rows of query `ledger_tenants` (at least one): what each held, by state; beyond seven lines the rest is folded."""
+    """Rows of query `ledger_tenants` (at least one): what each held, by state; a long rest is folded."""
     shown, folded = frame.fold(sorted(rows, key=lambda row: -row["held_gpu_hours"]))
     lines = [(texts.tenant(row["tenant"]), [row]) for row in shown]
     if folded:

@@ -14,7 +14,7 @@ from gpuledger.model import State, Window
 from gpuledger.presentation.charts import MAX_POINTS
 from gpuledger.presentation.states import LOOKS, STATE_ORDER
 
-FONT = "Inter, 'Helvetica Neue', Arial, 'Noto Sans CJK SC', 'PingFang SC', 'Microsoft YaHei', sans-serif"
+FONT = "'Source Sans', Inter, 'Helvetica Neue', Arial, 'Noto Sans CJK SC', 'PingFang SC', 'Microsoft YaHei', sans-serif"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,13 @@ def stripes(paper: Paper, stripe_count: int, *, across: bool = True) -> alt.Grad
 def finish(chart: Any, paper: Paper) -> Any:
     """The chart with its surroundings in the colours of `paper`; its own background stays transparent."""
     return (
-        chart.configure(font=FONT, background="transparent", padding=4)
+        chart.properties(autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
+        .configure(font=FONT, background="transparent", padding=4)
         .configure_view(stroke=None)
         .configure_axis(
             labelColor=paper.muted,
+            labelFont=FONT,
+            titleFont=FONT,
             titleColor=paper.muted,
             gridColor=paper.grid,
             domainColor=paper.grid,
@@ -89,8 +92,8 @@ def finish(chart: Any, paper: Paper) -> Any:
             titleFontSize=12,
             titleFontWeight="normal",
         )
-        .configure_text(color=paper.ink, fontSize=12)
-        .configure_title(color=paper.ink, fontSize=13, anchor="start", fontWeight=600)
+        .configure_text(color=paper.ink, font=FONT, fontSize=12)
+        .configure_title(font=FONT, color=paper.ink, fontSize=13, anchor="start", fontWeight=600)
     )
 
 

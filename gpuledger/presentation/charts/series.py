@@ -28,7 +28,7 @@ class Buckets:
     timezone: str
 
     def span(self, start: datetime) -> tuple[datetime, datetime]:
-        """The part of the bucket that starts at `start` which lies in the window; days follow the zone's clock changes."""
+        """The bucket that starts at `start`, cut to the window; days follow the zone's clock changes."""
         length = timedelta(hours=1) if self.bucket == "hour" else timedelta(days=1)
         zone = UTC if self.bucket == "hour" else ZoneInfo(self.timezone)
         return max(start, self.window.from_at), min(start.astimezone(zone) + length, self.window.to_at)
