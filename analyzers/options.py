@@ -38,6 +38,7 @@ def _whole(value: Any) -> int:
 
 
 _READERS: Mapping[Any, Any] = {datetime: _instant, bool: _boolean, int: _whole, float: float, str: str}
+_WORDS = {datetime: "a time", bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
 def _read(field: dataclasses.Field[Any], hint: Any, value: Any) -> Any:
@@ -50,7 +51,7 @@ def _read(field: dataclasses.Field[Any], hint: Any, value: Any) -> Any:
     try:
         read = _READERS[kind](value)
     except (TypeError, ValueError, OverflowError):
-        raise BadInput(field.name, f"{value!r} is not a {kind.__name__} ({field.metadata['unit']})") from None
+        raise BadInput(field.name, f"{value!r} is not {_WORDS[kind]} ({field.metadata['unit']})") from None
     low, choices = field.metadata["low"], field.metadata["choices"]
     if low is not None and not read >= low:
         raise BadInput(field.name, f"{value!r} is below {low:g} {field.metadata['unit']}")

@@ -29,10 +29,11 @@ _COUNTS = ("nominal_gpus", "running_gpus", "pending_gpus")
 
 def _minutes(path: Path, rejections: Rejections) -> pl.DataFrame:
     try:
-        table = pq.read_table(path, columns=list(_COLUMNS))
+        held = pq.read_schema(path).names
+        table = pq.read_table(path, columns=[column for column in _COLUMNS if column in held])
     except (OSError, pa.ArrowException) as error:
         raise BadInput(str(path), f"cannot be read: {error}") from error
-    if missing := [column for column in _COLUMNS if column not in table.column_names]:
+    if missing := [column for column in _COLUMNS if column not in held]:
         raise BadInput(missing[0], f"column is missing in {path.name}")
     frame = cast("pl.DataFrame", pl.from_arrow(table)).with_row_index("_row", offset=1)
     checks = (

@@ -56,9 +56,19 @@ def put_node(put: Callable[..., None]) -> Callable[..., None]:
         node: str, free: list[int], *, cpu_free: int = 10**6, model: str | None = None, at: datetime, **where: Any
     ) -> None:
         begin = at - timedelta(days=1)
-        put("node", {"node": node, "gpu_count": len(free), "cpu_milli": cpu_free, "model": model, "from_at": begin, **where})
+        put(
+            "node",
+            {"node": node, "gpu_count": len(free), "cpu_milli": cpu_free, "model": model, "from_at": begin, **where},
+        )
         cards = [
-            {"gpu_uuid": f"{node}/gpu{i}", "node": node, "slot": i, "model": model, "status": "in_service", "from_at": begin}
+            {
+                "gpu_uuid": f"{node}/gpu{i}",
+                "node": node,
+                "slot": i,
+                "model": model,
+                "status": "in_service",
+                "from_at": begin,
+            }
             for i in range(len(free))
         ]
         put("asset", *cards)
