@@ -31,6 +31,7 @@ _LABEL = re.compile(
 _QUOTED_NAME = re.compile(rb'"([^"\\\n]*(?:\\.[^"\\\n]*)*)"[ \t]*(?=[,}])')
 _COMMA = re.compile(rb",[ \t]*")
 _TAIL = re.compile(rb"[ \t]*([^ \t\r]+)(?:[ \t]+(-?\d{1,18}))?[ \t]*\r?")
+_TIMESTAMP = re.compile(rb"(-?\d{1,18})\r?")
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPED = {"n": "\n", '"': '"', "\\": "\\"}
 
@@ -110,9 +111,10 @@ def parse_value(raw: bytes) -> float:
 
 
 def _timestamp(raw: bytes) -> int:
-    if b"_" in raw:
-        raise ValueError("underscore in a timestamp")
-    return int(raw)
+    match = _TIMESTAMP.fullmatch(raw)
+    if match is None:
+        raise ValueError("not a timestamp")
+    return int(match[1])
 
 
 class ExpositionParser(Generic[Meaning]):

@@ -59,7 +59,11 @@ class Shipper:
         self.counts = ShipCounts()
         self._retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(ServiceUnavailable),
-            wait=tenacity.wait_exponential_jitter(initial=min(1.0, longest_wait_seconds), max=longest_wait_seconds),
+            wait=tenacity.wait_exponential_jitter(
+                multiplier=min(1.0, longest_wait_seconds),
+                max=longest_wait_seconds,
+                jitter=min(1.0, longest_wait_seconds),
+            ),
             stop=tenacity.stop_when_event_set(stop),
             sleep=tenacity.sleep_using_event(stop),
             before_sleep=self._note_retry,

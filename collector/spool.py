@@ -61,12 +61,7 @@ class Spool:
         self._limit_bytes = limit_bytes
         self._lock = threading.Lock()
         self.counts = SpoolCounts()
-        try:
-            (directory / _SET_ASIDE).mkdir(parents=True, exist_ok=True)
-            self._claim = (directory / "lock").open("w")
-            fcntl.flock(self._claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise ConfigError(f"spool_directory: cannot use {directory} (in use by another agent?): {error}") from error
+        self._claim = _claim(directory)
         self._batches: dict[str, Batch] = {}
         self._read_directory()
         self._sequence = 1 + max((int(name[:12]) for name in self._batches), default=0)
@@ -132,7 +127,7 @@ class Spool:
 
     def close(self) -> None:
         """Let another process use the directory."""
-        self._claim.close()
+        os.close(self._claim)
 
     def _remove(self, batch: Batch, *, keep: bool) -> None:
         with self._lock:
@@ -188,6 +183,21 @@ class Spool:
             self._sequence += 1
             return True
         return False
+
+
+def _claim(directory: Path) -> int:
+    """A descriptor whose lock says that this process owns `directory`."""
+    try:
+        (directory / _SET_ASIDE).mkdir(parents=True, exist_ok=True)
+        claim = os.open(directory / "lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigError(f"spool_directory: cannot use {directory}: {error.strerror}") from error
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(claim)
+        raise ConfigError(f"spool_directory: another agent uses {directory}") from error
+    return claim
 
 
 def encode(table: pa.Table) -> bytes:

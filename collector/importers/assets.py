@@ -7,58 +7,71 @@ empty or absent. Times are ISO 8601 with a zone; a plain date is its midnight in
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, time
 from pathlib import Path
 
 import pyarrow as pa
 
-from gpuledger.errors import BadInput, BadRecord
+from collector.importers.tabular import Rejections
+from gpuledger.errors import BadInput
 from gpuledger.model import Asset, canonical_model, to_table
 from gpuledger.model.vocabulary import ASSET_STATUSES
 
 REQUIRED = ("gpu_uuid", "node", "status", "from_at")
-OPTIONAL = ("slot", "model", "pool", "until_at")
 
 
 def read(file: Path) -> Iterator[tuple[str, pa.Table]]:
     """("asset", table) with every good line, then BadRecord naming the line, column and reason of each bad one.
 
     Whoever takes the table before going on has kept the good lines. Raises BadInput, and yields nothing, when the
-    file has no usable header.
+    file cannot be read or has no usable header.
     """
+    rejections = Rejections()
     assets: dict[tuple[str, datetime], Asset] = {}
-    problems: list[tuple[int, str, str]] = []
-    for line, row in _rows(file):
+    for line, row in _rows(file, rejections):
         try:
-            asset = _asset(row)
-            key = (asset.gpu_uuid, asset.from_at)
-            if key in assets:
-                raise BadInput("from_at", f"a second line for {asset.gpu_uuid} from {asset.from_at.isoformat()}")
-            assets[key] = asset
+            _add(assets, _asset(row))
         except BadInput as error:
-            problems.append((line, f"line {line}, {error.field}", error.reason))
+            rejections.add(line, f"line {line}, {error.field}", error.reason)
     if assets:
         yield "asset", to_table("asset", assets.values())
-    if problems:
-        raise BadRecord(problems)
+    rejections.raise_if_any()
 
 
-def _rows(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
+def _add(assets: dict[tuple[str, datetime], Asset], asset: Asset) -> None:
+    key = (asset.gpu_uuid, asset.from_at)
+    if key in assets:
+        raise BadInput("from_at", f"a second line for {asset.gpu_uuid} from {asset.from_at.isoformat()}")
+    assets[key] = asset
+
+
+def _rows(file: Path, rejections: Rejections) -> Iterator[tuple[int, dict[str, str]]]:
     """(line number, cells by column). Raises BadInput when the header is missing or lacks a column."""
-    # utf-8-sig: spreadsheets write a byte-order mark, which is not part of the first column's name.
-    with file.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
-        reader = csv.DictReader(lines)
-        header = [name.strip() for name in reader.fieldnames or ()]
-        missing = [name for name in REQUIRED if name not in header]
-        if missing:
-            raise BadInput("line 1", f"no column {', '.join(missing)}; found: {', '.join(header) or 'nothing'}")
-        reader.fieldnames = header
-        for row in reader:
-            yield (
-                reader.line_num,
-                {name: (row[name] or "").strip() for name in header if name in (*REQUIRED, *OPTIONAL)},
-            )
+    try:
+        # utf-8-sig: spreadsheets write a byte-order mark, which is not part of the first column's name.
+        text = file.read_text(encoding="utf-8-sig", errors="replace")
+    except OSError as error:
+        raise BadInput(str(file), f"cannot be read: {error.strerror}") from error
+    reader = csv.reader(io.StringIO(text, newline=""))
+    header = [name.strip() for name in next(reader, [])]
+    missing = [name for name in REQUIRED if name not in header]
+    if missing:
+        raise BadInput("line 1", f"no column {', '.join(missing)}; found: {', '.join(header) or 'nothing'}")
+    while True:
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            rejections.add(reader.line_num, f"line {reader.line_num}", str(error))
+            continue
+        if len(cells) == len(header):
+            yield reader.line_num, {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
+        elif cells:
+            reason = f"has {len(cells)} cells, the header has {len(header)}"
+            rejections.add(reader.line_num, f"line {reader.line_num}", reason)
 
 
 def _asset(row: Mapping[str, str]) -> Asset:

@@ -24,6 +24,7 @@ class _Card:
     name: str
     handle: Any
     calls: DeviceCalls = field(default_factory=DeviceCalls)
+    has_events: bool | None = None
     slice_calls: dict[str, DeviceCalls] = field(default_factory=dict)
 
 
@@ -51,11 +52,10 @@ class Session:
             except pynvml.NVMLError as error:
                 # A card that does not even say who it is: its missing row says so.
                 give_up_if_useless(error)
-        self._events = self._watch_events()
+        self._events = self._event_set()
 
     def read(self, skip: Collection[str], announce: Callable[[str], None]) -> dict[str, Any]:
         """One pass over all cards except `skip`; `announce` is told each UUID before its calls, any may hang."""
-        xids = dict(self._drain_events())
         wanted = [card for card in self._cards if card.uuid not in skip]
         slices: dict[str, list[_Slice]] = {}
         lost: list[str] = []
@@ -63,11 +63,13 @@ class Session:
             card.calls.is_partial = False
             announce(card.uuid)
             try:
+                self._watch(card)
                 slices[card.uuid] = list(self._slices(card))
             except DeviceLostError:
                 lost.append(card.uuid)
         subjects = [subject for card in wanted for subject in self._subjects(card, slices.get(card.uuid, []))]
         self._activity.prepare(subjects, announce)
+        xids = dict(self._drain_events())
         devices = []
         for card in wanted:
             if card.uuid in slices:
@@ -110,7 +112,7 @@ class Session:
             "memory_celsius": _memory_temperature(card.calls, handle),
             "throttle_reasons": ask("throttle", pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle),
             "ecc_uncorrected": ask("ecc", pynvml.nvmlDeviceGetTotalEccErrors, handle, *ecc),
-            "xid": xid if self._events is None or xid is not None else 0,
+            "xid": 0 if xid is None and card.has_events else xid,
             "activity": self._activity.since_last(card_subject),
             "slices": [self._slice(part, subject) for part, subject in zip(slices, slice_subjects, strict=True)],
             "is_partial": card.calls.is_partial or any(part.calls.is_partial for part in slices),
@@ -146,19 +148,19 @@ class Session:
                 seen.add(instance)
                 yield _Slice(uuid, instance, _profile(calls, handle), handle, calls)
 
-    def _watch_events(self) -> Any:
-        """An event set with every card's XID events, or None where events are not offered."""
+    @staticmethod
+    def _event_set() -> Any:
+        """A set to receive XID events, or None where events are not offered."""
         try:
-            events = pynvml.nvmlEventSetCreate()
+            return pynvml.nvmlEventSetCreate()
         except pynvml.NVMLError as error:
             give_up_if_useless(error)
             return None
-        for card in self._cards:
-            try:
-                pynvml.nvmlDeviceRegisterEvents(card.handle, pynvml.nvmlEventTypeXidCriticalError, events)
-            except pynvml.NVMLError as error:
-                give_up_if_useless(error)
-        return events
+
+    def _watch(self, card: _Card) -> None:
+        """Register the card's XID events, once; not at the start, because this call too may hang at one card."""
+        if self._events is not None and card.has_events is None:
+            card.has_events = card.calls.ask("events", _register, card.handle, self._events) is not None
 
     def _drain_events(self) -> Iterator[tuple[str, int]]:
         """(UUID, XID) of each error since the last pass, the latest last."""
@@ -170,6 +172,11 @@ class Session:
                 give_up_if_useless(error)
                 return
             yield uuid, event.eventData
+
+
+def _register(handle: Any, events: Any) -> bool:
+    pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, events)
+    return True
 
 
 def _memory(calls: DeviceCalls, handle: Any) -> dict[str, int | None] | None:

@@ -5,7 +5,7 @@
  * NVML_STUB_SCENARIO names a text file that is read again on every call, one "key value" a line:
  *   count N            devices (2)                       mig.D 1            device D has two GPU instances
  *   rc.FUNCTION R      FUNCTION returns R everywhere     rc.FUNCTION.D R    ... on device D only
- *   lost.D 1           every call on D is "GPU is lost"  hang.D 1           every call on D but its name hangs
+ *   lost.D 1           every call on D is "GPU is lost"  hang.D 1           every call on D hangs but for its handle, name and UUID
  *   xid.D X            D reports XID X, once             v1 1               old memory call only
  *   util.D / sm.D / tensor.D / processes.D / used_mib.D  values
  * NVML_STUB_LOG, where set, gets one line a call: "FUNCTION DEVICE".
@@ -46,7 +46,7 @@ static int entered(const char *function, const device *d) {
     snprintf(key, sizeof key, "rc.%s", function);
     if (!d) return (int)scenario(key, OK);
     if (of("lost", d, 0)) return LOST;
-    while (of("hang", d, 0) && !strstr(function, "GetName") && !strstr(function, "GetUUID")) sleep(1);
+    while (of("hang", d, 0) && !strstr(function, "GetName") && !strstr(function, "GetUUID") && !strstr(function, "GetHandle")) sleep(1);
     int code = (int)of(key, d, -1);
     return code >= 0 ? code : (int)scenario(key, OK);
 }

@@ -1,0 +1,195 @@
+"""The line-tolerant parser: every legal form, and what a bad line costs."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from collector.exposition import ExpositionParser, Series, parse_series
+
+
+def parser(**limits: int) -> ExpositionParser[Series]:
+    return ExpositionParser(lambda series: series, **limits)
+
+
+def one(line: bytes) -> tuple[Series, float, int | None]:
+    """The only sample of `line`, read cold and then warm with the same result."""
+    reader = parser()
+    cold, warm = reader.parse(line), reader.parse(line)
+    assert (cold.skipped_lines, warm.skipped_lines) == (0, 0)
+    assert repr(cold.samples) == repr(warm.samples)
+    (sample,) = cold.samples
+    return sample
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "labels", "value", "timestamp"),
+    [
+        (b"up 1", "up", {}, 1.0, None),
+        (b"up 1\r", "up", {}, 1.0, None),
+        (b"up\t1", "up", {}, 1.0, None),
+        (b"  up   1  ", "up", {}, 1.0, None),
+        (b"up 1 1772442000000", "up", {}, 1.0, 1772442000000),
+        (b"up 1 -5", "up", {}, 1.0, -5),
+        (b'a:b_c{x="1"} 2.5e-3', "a:b_c", {"x": "1"}, 0.0025, None),
+        (b'a{x="1"} 1e+010', "a", {"x": "1"}, 1e10, None),
+        (b'a{x="1"}5', "a", {"x": "1"}, 5.0, None),
+        (b'a {x="1"} 5', "a", {"x": "1"}, 5.0, None),
+        (b'a{ x = "1" , y = "2" , } 5 7', "a", {"x": "1", "y": "2"}, 5.0, 7),
+        (b"a{} 5", "a", {}, 5.0, None),
+        (b'a{x="{b},c=d # no"} 5', "a", {"x": "{b},c=d # no"}, 5.0, None),
+        (b'a{x="says \\"hi\\""} 5', "a", {"x": 'says "hi"'}, 5.0, None),
+        (b'a{x="C:\\\\new\\nline"} 5', "a", {"x": "C:\\new\nline"}, 5.0, None),
+        (b'a{x="\\d"} 5', "a", {"x": "\\d"}, 5.0, None),
+        ('a{x="训练任务-🚀"} 5'.encode(), "a", {"x": "训练任务-🚀"}, 5.0, None),
+        (b'{"a.b","x.y"="1"} 5', "a.b", {"x.y": "1"}, 5.0, None),
+        (b'a{x="1 2"} 3', "a", {"x": "1 2"}, 3.0, None),
+        (b"a 9223372036854775794", "a", {}, 2.0**63, None),
+        (b"a -Inf", "a", {}, -math.inf, None),
+    ],
+)
+def test_a_legal_line_is_read_cold_and_warm(line, name, labels, value, timestamp):
+    assert one(line) == (Series(name, labels), value, timestamp)
+
+
+def test_not_a_number_is_a_value():
+    assert math.isnan(one(b"a NaN")[1])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'a{x="1}',
+        b'a{x="say "hi""} 5',
+        b"a{x=1} 5",
+        b'a{x="1" y="2"} 5',
+        b'a{x="1",x="2"} 5',
+        b'a{x="1"}',
+        b'a{x="1"} ',
+        b'a{x="1"} ERROR - FAILED TO CONVERT TO STRING',
+        b'a{x="1"} 1_000',
+        b'a{x="1"} 5 6 7',
+        b'a{x="1"} 5 6.5',
+        b'a{x="1"} 5 1_0',
+        b'a{x="1"} 5 +7',
+        b'a{x="\xff"} 5',
+        b'{x="1"} 5',
+        b"9a 5",
+        b"<html>",
+    ],
+)
+def test_a_bad_line_costs_itself_and_is_counted(line):
+    page = b'a{x="0"} 1\n' + line + b'\na{x="2"} 3\n'
+    reader = parser()
+    for _ in ("cold", "warm"):
+        read = reader.parse(page)
+        assert [value for _, value, _ in read.samples] == [1.0, 3.0]
+        assert read.skipped_lines == 1
+
+
+def test_a_known_series_with_a_bad_value_is_counted_when_warm():
+    reader = parser()
+    reader.parse(b'a{x="1"} 5\n')
+    assert reader.parse(b'a{x="1"} 1_000\n').skipped_lines == 1
+    assert reader.parse(b'a{x="1"} 1_000 7\n').skipped_lines == 1
+    assert reader.parse(b'a{x="1"} N/A\n').skipped_lines == 1
+    assert reader.parse(b'a{x="1"} 6\t7\n').samples == [(Series("a", {"x": "1"}), 6.0, 7)]
+
+
+def test_comments_and_blank_lines_are_neither_samples_nor_bad():
+    read = parser().parse(b"# HELP a b\n# TYPE a gauge\n\n   \n  # indented\n# EOF\n")
+    assert (read.samples, read.skipped_lines) == ([], 0)
+
+
+def test_a_label_of_ten_megabytes_is_refused_unread():
+    seen = []
+    reader = ExpositionParser(seen.append)
+    read = reader.parse(b'a{x="' + b"y" * 10_000_000 + b'"} 1\nb 2\n')
+    assert read.skipped_lines == 1
+    assert [series.name for series in seen] == ["b"]
+
+
+def test_a_series_is_resolved_once():
+    seen = []
+    reader = ExpositionParser(lambda series: seen.append(series) or series.name)
+    for page in (b'a{x="1"} 5\n', b'a{x="1"} 6\n', b'a{x="1"} 7 8\n', b'a{x="1"}\t9\n'):
+        assert len(reader.parse(page).samples) == 1
+    assert len(seen) == 1
+
+
+def test_what_is_ignored_stays_ignored():
+    reader = ExpositionParser(lambda _: None)
+    assert [reader.parse(b"a 1\na 2 3\n").samples for _ in range(2)] == [[], []]
+
+
+def test_memory_is_bounded_and_values_still_come():
+    reader = parser(max_series=10)
+    page = b"".join(b'a{x="%d"} %d\n' % (number, number) for number in range(25))
+    for _ in range(3):
+        read = reader.parse(page)
+        assert sum(value for _, value, _ in read.samples) == 300
+        assert read.uncached_series == 15
+    assert len(reader._known) == 10
+    assert reader.parse(b"b 1\n").uncached_series == 0
+
+
+def test_forty_labels_are_one_series():
+    line = b"a{" + b",".join(b'label_%02d="v%d"' % (n, n) for n in range(40)) + b"} 55"
+    series, value, _ = one(line)
+    assert (len(series.labels), value) == (40, 55.0)
+
+
+@given(st.binary(max_size=400))
+def test_no_bytes_raise(page):
+    reader = parser(max_series=3)
+    first = reader.parse(page)
+    assert repr(reader.parse(page).samples) == repr(first.samples)
+
+
+@given(
+    st.lists(
+        st.sampled_from([b"a", b"{", b"}", b'"', b"=", b",", b" ", b"\\", b"\n", b"1", b"#", b"\r", b"\t", b"_", b"+"])
+    )
+)
+def test_no_arrangement_of_the_special_bytes_raises_or_reads_differently_when_warm(parts):
+    page = b"".join(parts)
+    reader = parser()
+    cold, warm = reader.parse(page), reader.parse(page)
+    assert repr(cold) == repr(warm)
+
+
+LABEL_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r"), max_size=20)
+
+
+@given(
+    st.dictionaries(st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,8}", fullmatch=True), LABEL_TEXT, max_size=5),
+    st.floats(),
+)
+def test_what_is_written_with_escapes_comes_back(labels, value):
+    def escaped(text: str) -> str:
+        return text.replace("\\", "\\\\").replace('"', '\\"')
+
+    body = ",".join(f'{name}="{escaped(text)}"' for name, text in labels.items())
+    series, read, _ = one(f"a{{{body}}} {value!r}".encode())
+    assert series.labels == labels
+    assert read == value or (math.isnan(read) and math.isnan(value))
+
+
+def test_the_reference_parser_reads_the_same_page_the_same(recordings):
+    page = (recordings / "h100_node.prom").read_bytes()
+    expected = [
+        (sample.name, sample.labels, sample.value)
+        for family in text_string_to_metric_families(page.decode())
+        for sample in family.samples
+    ]
+    ours = [(series.name, dict(series.labels), value) for series, value, _ in parser().parse(page).samples]
+    assert ours == expected
+
+
+def test_position_after_the_series():
+    series, end = parse_series(b'a{x="1"} 5')
+    assert (series.labels, end) == ({"x": "1"}, 8)

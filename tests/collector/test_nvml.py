@@ -1,0 +1,230 @@
+"""NVML through the real binding and a stub library: units, gaps, lost and hung cards, slices, restarts."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+
+from collector.sources.nvml import NvmlSource, occupied_memory, parse
+from gpuledger.model import QualityFlag
+
+CARD = "GPU-{:08d}-0000-0000-0000-000000000000"
+
+
+@pytest.fixture
+def source(nvml_stub) -> Iterator[Callable[..., NvmlSource]]:
+    made = []
+
+    def make(*scenario: str, timeout_seconds: float = 10.0) -> NvmlSource:
+        nvml_stub.scenario(*scenario)
+        nvml = NvmlSource(node="n1", timeout_seconds=timeout_seconds, environment=nvml_stub.environment)
+        made.append(nvml)
+        return nvml
+
+    yield make
+    for nvml in made:
+        nvml.close()
+
+
+def test_everything_that_a_card_measures_in_our_units(source, now):
+    (reading,) = source("count 1", "xid.0 79").read(now).readings
+    measured = {
+        "gpu_util_ratio": 0.97,
+        "mem_copy_util_ratio": 0.41,
+        "sm_active_ratio": 0.63,
+        "gr_engine_active_ratio": 0.905,
+        "tensor_active_ratio": 0.17,
+        "dram_active_ratio": 0.2525,
+        "enc_util_ratio": 0.03,
+        "dec_util_ratio": 0.04,
+        "fb_used_bytes": 39449 * 2**20,
+        "fb_reserved_bytes": 551 * 2**20,
+        "fb_total_bytes": 81559 * 2**20,
+        "power_watts": 512.345,
+        "power_limit_watts": 700.0,
+        "energy_joules": 9000000001.5,
+        "sm_clock_hertz": 1.98e9,
+        "mem_clock_hertz": 2.619e9,
+        "gpu_temp_celsius": 61.0,
+        "memory_temp_celsius": 72.0,
+        "throttle_reasons": 4,
+        "pcie_tx_bytes_per_second": 100 * 2**20,
+        "pcie_rx_bytes_per_second": 100 * 2**20,
+        "nvlink_bytes_per_second": 500 * 2**20,
+        "xid_code": 79,
+        "ecc_uncorrected_count": 2,
+        "process_count": 2,
+        "invalid_count": 0,
+        "quality_flags": 0,
+    }
+    assert {column: getattr(reading, column) for column in measured} == measured
+    assert (reading.model, reading.slice_id, reading.source) == ("H100", "", "nvml")
+
+
+def test_an_xid_is_told_once(source, now):
+    nvml = source("xid.1 31")
+    assert [reading.xid_code for reading in nvml.read(now).readings] == [0, 31]
+    assert [reading.xid_code for reading in nvml.read(now).readings] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "codes"),
+    [("rc.nvmlEventSetCreate 3", [None, None]), ("rc.nvmlDeviceRegisterEvents.0 3", [None, 0])],
+)
+def test_without_events_an_xid_is_unknown(source, now, scenario, codes):
+    assert [reading.xid_code for reading in source(scenario).read(now).readings] == codes
+
+
+def test_an_unsupported_call_is_none_and_not_asked_again(source, nvml_stub, now):
+    nvml = source("rc.nvmlDeviceGetPowerUsage.1 3", "rc.nvmlDeviceGetEncoderUtilization 13")
+    for _ in range(3):
+        first, second = nvml.read(now).readings
+        assert (first.power_watts, second.power_watts, first.enc_util_ratio) == (512.345, None, None)
+        assert (first.quality_flags, second.quality_flags) == (0, 0)
+    assert nvml_stub.calls("nvmlDeviceGetPowerUsage", 0) == 3
+    assert nvml_stub.calls("nvmlDeviceGetPowerUsage", 1) == 1
+    assert nvml_stub.calls("nvmlDeviceGetEncoderUtilization", 0) == 1
+
+
+def test_a_passing_fault_is_partial_and_asked_again(source, nvml_stub, now):
+    nvml = source("count 1", "rc.nvmlDeviceGetPowerUsage 27")
+    (reading,) = nvml.read(now).readings
+    assert (reading.power_watts, reading.quality_flags) == (None, QualityFlag.PARTIAL)
+    nvml_stub.scenario("count 1")
+    (reading,) = nvml.read(now).readings
+    assert (reading.power_watts, reading.quality_flags) == (512.345, 0)
+
+
+def test_only_the_first_memory_call(source, now):
+    busy, idle = source("v1 1", "processes.1 0", "used_mib.1 0").read(now).readings
+    assert (busy.fb_used_bytes, busy.fb_reserved_bytes) == (40000 * 2**20, None)
+    assert (idle.fb_used_bytes, idle.fb_reserved_bytes, idle.fb_total_bytes) == (0, 551 * 2**20, 81559 * 2**20)
+
+
+def test_a_lost_card_has_no_row_and_the_others_stay(source, nvml_stub, now):
+    nvml = source("count 3")
+    assert nvml.read(now).reads[0].device_count == 3
+    nvml_stub.scenario("count 3", "lost.1 1")
+    observation = nvml.read(now)
+    assert [reading.gpu_uuid for reading in observation.readings] == [CARD.format(0), CARD.format(2)]
+    assert (observation.reads[0].ok, observation.reads[0].device_count) == (True, 2)
+
+
+def test_a_card_lost_from_the_start(source, now):
+    observation = source("lost.0 1").read(now)
+    assert [reading.gpu_uuid for reading in observation.readings] == [CARD.format(1)]
+
+
+def test_a_sliced_card(source, now):
+    observation = source("count 1", "mig.0 1").read(now)
+    card, small, large = observation.readings
+    assert observation.reads[0].device_count == 1
+    assert (card.gpu_util_ratio, card.sm_active_ratio, card.power_watts) == (None, None, 512.345)
+    assert [(part.slice_id, part.slice_profile) for part in (small, large)] == [("1", "3g.40gb"), ("2", "4g.40gb")]
+    assert [part.sm_active_ratio for part in (small, large)] == [0.1, 0.2]
+    assert [part.fb_used_bytes for part in (small, large)] == [1000 * 2**20, 2000 * 2**20]
+    assert {part.power_watts for part in (small, large)} == {None}
+    assert {part.gpu_uuid for part in (small, large)} == {card.gpu_uuid}
+
+
+def test_activity_needs_no_second_wait(source, now):
+    nvml = source()
+    nvml.read(now)
+    started = time.monotonic()
+    assert nvml.read(now).readings[0].sm_active_ratio == 0.63
+    assert time.monotonic() - started < 0.1
+
+
+def test_without_permission_for_activity_the_rest_is_read(source, now):
+    (reading,) = source("count 1", "rc.nvmlGpmSampleGet 4").read(now).readings
+    assert (reading.sm_active_ratio, reading.gpu_util_ratio, reading.quality_flags) == (None, 0.97, 0)
+
+
+def test_a_value_out_of_range_is_rejected(source, now):
+    (reading,) = source("count 1", "util.0 2619").read(now).readings
+    assert (reading.gpu_util_ratio, reading.mem_copy_util_ratio, reading.invalid_count) == (None, 0.41, 1)
+    assert reading.quality_flags == QualityFlag.VALUE_REJECTED
+
+
+@pytest.mark.parametrize("code", [9, 12, 18])
+def test_a_library_that_does_not_start(source, now, code):
+    (read,) = source(f"rc.nvmlInitWithFlags {code}").read(now).reads
+    assert (read.ok, read.error.startswith("NVML: ")) == (False, True)
+
+
+def test_a_library_that_fails_later_is_started_again(source, nvml_stub, now):
+    nvml = source()
+    first_child = nvml.read(now) and nvml._child.pid
+    nvml_stub.scenario("rc.nvmlDeviceGetUtilizationRates 1")
+    assert not nvml.read(now).reads[0].ok
+    nvml_stub.scenario()
+    (waiting,) = nvml.read(now + timedelta(seconds=0.5)).reads
+    assert (waiting.ok, waiting.error.startswith("waiting to start again after: NVML:")) == (False, True)
+    assert nvml.read(now + timedelta(seconds=2)).reads[0].ok
+    assert nvml._child.pid != first_child
+
+
+def test_waiting_grows_while_it_keeps_failing_and_starts_over_after_success(source, nvml_stub, now):
+    nvml = source("rc.nvmlInitWithFlags 9")
+    waits = []
+    for _ in range(8):
+        nvml.read(now)
+        waits.append((nvml._start_at - now).total_seconds())
+        now = nvml._start_at
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
+    nvml_stub.scenario()
+    assert nvml.read(now).reads[0].ok
+    nvml_stub.scenario("rc.nvmlDeviceGetUtilizationRates 1")
+    nvml.read(now)
+    assert (nvml._start_at - now).total_seconds() == 1
+
+
+def test_a_hung_card_costs_one_read_and_is_then_left_out(source, nvml_stub, now):
+    nvml = source(timeout_seconds=1.0)
+    nvml.read(now)
+    nvml_stub.scenario("hang.1 1")
+    started = time.monotonic()
+    (read,) = nvml.read(now).reads
+    assert time.monotonic() - started < 2.5
+    assert (read.ok, read.error) == (False, f"no answer within 1 s, hung at {CARD.format(1)}")
+    observation = nvml.read(now + timedelta(seconds=5))
+    assert [reading.gpu_uuid for reading in observation.readings] == [CARD.format(0)]
+    assert (observation.reads[0].ok, observation.reads[0].device_count) == (True, 1)
+    assert nvml.counts == {"left_out_devices": 1, "hung_processes": 0}
+    nvml_stub.scenario()
+    assert len(nvml.read(now + timedelta(minutes=11)).readings) == 2
+
+
+def test_a_killed_child_is_replaced(source, now):
+    nvml = source()
+    nvml.read(now)
+    os.kill(nvml._child.pid, 9)
+    assert not nvml.read(now).reads[0].ok
+    assert nvml.read(now + timedelta(seconds=2)).reads[0].ok
+
+
+def test_nothing_is_left_behind(source, now):
+    nvml = source()
+    nvml.read(now)
+    pid = nvml._child.pid
+    nvml.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_snapshot_of_nothing_is_a_read_node(now):
+    observation = parse({"devices": []}, now, node="n", interval_seconds=15)
+    assert (observation.reads[0].device_count, observation.readings) == (0, ())
+
+
+@pytest.mark.parametrize(
+    ("reserved", "processes", "used_after", "reserved_after"),
+    [(5, 0, 7, 5), (None, 0, 0, 7), (None, 1, 7, None), (None, None, 7, None)],
+)
+def test_occupied_memory(reserved, processes, used_after, reserved_after):
+    memory = occupied_memory({"total": 20, "used": 7, "reserved": reserved}, processes)
+    assert memory == {"fb_used_bytes": used_after, "fb_reserved_bytes": reserved_after, "fb_total_bytes": 20}
