@@ -65,7 +65,10 @@ MIG_LAYOUT = (
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One GPU. `index` and `host` are positions in the fleet's lists; `first_device` is the position of its own row; its slices' rows follow."""
+    """One GPU. `index` and `host` are positions in the fleet's lists.
+
+    `first_device` is the position of its own row; its slices' rows follow.
+    """
 
     index: int
     host: int
@@ -120,7 +123,7 @@ class Fleet:
 
 
 def pool_sizes(nodes: int) -> list[int]:
-    """How many hosts each of HARDWARE gets: by weight, at least one each while there are enough, the rest to the largest."""
+    """How many hosts each of HARDWARE gets: by weight, and at least one each while there are enough."""
     ideal = [hardware.weight * nodes for hardware in HARDWARE]
     sizes = [int(value) for value in ideal]
     for position in range(min(nodes, len(sizes))):

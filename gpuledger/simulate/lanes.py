@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gpuledger.simulate import shapes
-from gpuledger.simulate.plots import Cast, Plot
+from gpuledger.simulate.plots import Cast, Plot, Repertoire
 from gpuledger.simulate.script import Hold, Job, Mark, Phase, Script, clip_phases
 
 STARTING = Mark("lookalike", "idle_allocation", "starting", "image pull and rendezvous before the pods are ready")
@@ -29,19 +29,22 @@ class Lane:
 
 
 class Deck:
-    """Plots in a shuffled order that comes round only when all have been dealt; activity levels spread evenly."""
+    """Deals plots so that each comes round before any comes again, and activity levels so that they spread evenly."""
 
-    def __init__(self, plots: tuple[Plot, ...], rng: np.random.Generator) -> None:
-        self.plots = plots
+    def __init__(self, repertoire: Repertoire, rng: np.random.Generator) -> None:
+        self.repertoire = repertoire
         self.rng = rng
-        self.left: list[Plot] = []
+        self.dealt = 0
+        self.left: dict[tuple[Plot, ...], list[Plot]] = {}
         self.position = float(rng.random())
 
     def deal(self) -> Plot:
         """The next plot."""
-        if not self.left:
-            self.left = [self.plots[index] for index in self.rng.permutation(len(self.plots))]
-        return self.left.pop()
+        self.dealt += 1
+        plots = self.repertoire.turn(self.dealt)
+        if not self.left.get(plots):
+            self.left[plots] = [plots[index] for index in self.rng.permutation(len(plots))]
+        return self.left[plots].pop()
 
     def level(self) -> float:
         """The next quantile (0 to 1), low-discrepancy so that few jobs already follow the curve."""

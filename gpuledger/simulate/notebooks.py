@@ -38,7 +38,10 @@ def local_days(script: Script, opens: int, closes: int) -> list[tuple[int, int]]
 
 
 def add_notebook(script: Script, team: str, seat: Seat, rng: np.random.Generator, habit: str) -> None:
-    """A notebook on `seat`; `habit` is `returned` (ended each evening), `kept` (held over night), `abandoned` or `hidden`."""
+    """A notebook on `seat`.
+
+    `habit` is `returned` (ended each evening), `kept` (held over night), `abandoned` or `hidden`.
+    """
     opens, closes = 540 + int(rng.integers(0, 60)), 1_140 + int(rng.integers(0, 120))
     days = local_days(script, opens, closes)
     user = str(rng.choice(USERS))
@@ -78,21 +81,17 @@ def _day(rng: np.random.Generator, begin: int, end: int) -> list[Phase]:
     return phases
 
 
-def _one(
-    script: Script, who: tuple[str, str], seat: Seat, span: tuple[int, int], phases: list[Phase]
-) -> None:
+def _one(script: Script, who: tuple[str, str], seat: Seat, span: tuple[int, int], phases: list[Phase]) -> None:
     """One pod for each stretch of `span` in which no outage holds the card."""
-    clock = span[0]
-    while (clock := script.usable_from((seat.card,), clock)) < span[1]:
-        end = min(span[1], script.usable_until((seat.card,), clock))
+    clock, last = span[0], min(span[1], script.spec.last_minute)
+    while (clock := script.usable_from((seat.card,), clock)) < last:
+        end = min(last, script.usable_until((seat.card,), clock))
         if end - clock >= 60 and end > 0:
             script.jobs.append(_pod(script, who, seat, (clock, end), phases))
         clock = end + 5
 
 
-def _pod(
-    script: Script, who: tuple[str, str], seat: Seat, span: tuple[int, int], phases: list[Phase]
-) -> Job:
+def _pod(script: Script, who: tuple[str, str], seat: Seat, span: tuple[int, int], phases: list[Phase]) -> Job:
     team, user = who
     begin, end = span
     host = script.fleet.host_of(seat.card)

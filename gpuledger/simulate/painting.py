@@ -101,10 +101,8 @@ def _rows(script: Script, cards: tuple[int, ...]) -> list[int]:
 
 def _host_dark(script: Script) -> list[tuple[int, int, int, int]]:
     silent = [(span.host, span.start, span.end, 1) for span in script.silent_exporters]
-    for outage in script.outages:
-        if outage.is_dark and outage.cards == script.fleet.hosts[outage.host].cards:
-            silent.append((outage.host, outage.start, outage.end, 1))
-    return silent
+    whole = [o for o in script.outages if o.is_dark and o.cards == script.fleet.hosts[o.host].cards]
+    return [*silent, *((outage.host, outage.start, outage.end, 1) for outage in whole)]
 
 
 def _columns(known: list[Shape]) -> dict[str, np.ndarray]:

@@ -1,6 +1,7 @@
 """What can happen to a training or batch job: each plot gives the phases of its ranks between ready and end.
 
-A plot plants waste or a look-alike on purpose and says so in its marks; durations come from the plot, never from a rule.
+A plot plants waste or a look-alike on purpose and says so in its marks; durations come from the plot, never from a
+rule.
 """
 
 from __future__ import annotations
@@ -155,25 +156,21 @@ def lame(cast: Cast) -> tuple[Phases, Phases]:
     return phases, [*odd, _work(cast, second, cast.end)]
 
 
-GANG_DECK: tuple[Plot, ...] = (
-    *(plain,) * 6,
-    *(evaluated,) * 6,
-    *(starved,) * 3,
-    *(silent,) * 2,
-    finished,
-    hung,
-    stalled,
-    lame,
-)
-PACKED_DECK: tuple[Plot, ...] = (
-    *(plain,) * 5,
-    *(evaluated,) * 5,
-    *(starved,) * 3,
-    *(silent,) * 2,
-    finished,
-    hung,
-    crashed,
-    stalled,
-    never_used,
-)
-CLEAN_DECK: tuple[Plot, ...] = (plain, evaluated, plain, starved)
+@dataclass(frozen=True, slots=True)
+class Repertoire:
+    """Plots to deal: `usual` ones, and among them now and then one that looks like waste or one that is."""
+
+    usual: tuple[Plot, ...]
+    deceptive: tuple[Plot, ...]
+    wasteful: tuple[Plot, ...]
+
+    def turn(self, number: int) -> tuple[Plot, ...]:
+        """What the deal of this number is taken from, in rounds of six."""
+        if number % 6 == 2:
+            return self.wasteful
+        return self.deceptive if number % 3 == 1 else self.usual
+
+
+GANGS = Repertoire((plain, evaluated), (silent, starved), (finished, stalled, hung, lame))
+PACKED = Repertoire((plain, evaluated, evaluated), (silent, starved), (finished, never_used, stalled, hung, crashed))
+CLEAN = Repertoire((plain, evaluated), (starved, silent), (plain,))

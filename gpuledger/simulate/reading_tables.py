@@ -47,7 +47,10 @@ class ReadingTables:
         self._profiles = ["", *sorted({d.slice.profile for d in fleet.devices if d.slice})]
         self._profile = np.array([self._profiles.index(d.slice.profile if d.slice else "") for d in fleet.devices])
         self._fb_mib = np.array(
-            [d.slice.fb_total_mib if d.slice else h.hardware.fb_total_mib for d, h in zip(fleet.devices, hosts, strict=True)]
+            [
+                d.slice.fb_total_mib if d.slice else h.hardware.fb_total_mib
+                for d, h in zip(fleet.devices, hosts, strict=True)
+            ]
         )
         self._mem_hz = np.array([host.hardware.mem_clock_mhz * 1e6 for host in hosts])
         self._is_slice = np.array([device.slice is not None for device in fleet.devices])

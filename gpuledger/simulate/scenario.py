@@ -13,7 +13,7 @@ from gpuledger.simulate import faults, shapes
 from gpuledger.simulate.fleet import Host
 from gpuledger.simulate.lanes import Deck, Lane, Request, fill, pods_job
 from gpuledger.simulate.notebooks import Seat, add_notebook
-from gpuledger.simulate.plots import CLEAN_DECK, GANG_DECK, PACKED_DECK
+from gpuledger.simulate.plots import GANGS, PACKED
 from gpuledger.simulate.script import Phase, Quotas, Script
 from gpuledger.simulate.services import Service, add_service
 from gpuledger.simulate.spec import FleetSpec
@@ -34,7 +34,7 @@ GANG_HOSTS = (2, 1, 4, 1, 8, 2, 1)
 GANG_TEAMS = (PRETRAIN, BLOCKED, PRETRAIN, POSTTRAIN, PRETRAIN, POSTTRAIN, PRETRAIN)
 PACKED_LAYOUTS = ((4, 2, 1, 1), (2, 2, 2, 1, 1), (4, 4), (1,) * 8)
 PACKED_TEAMS = (POSTTRAIN, UNDERUSED, BLOCKED, EVALUATION, POSTTRAIN, EVALUATION, POSTTRAIN)
-SERVICE_STYLES = ("concentrated", "spread", "scaled", "steady")
+SERVICE_STYLES = ("concentrated", "spread", "scaled")
 NOTEBOOK_HABITS = ("kept", "returned", "returned", "returned")
 SMALL_FLEET = 8
 
@@ -65,7 +65,8 @@ def cast_roles(script: Script) -> Roles:
 
 
 def _gangs(hosts: list[Host]) -> list[list[Host]]:
-    gangs, left = [], list(hosts)
+    gangs: list[list[Host]] = []
+    left = list(hosts)
     for size in cycle(GANG_HOSTS):
         if not left:
             return gangs
@@ -115,15 +116,15 @@ def _break_things(script: Script, roles: Roles, rng: np.random.Generator) -> dic
 
 
 def _train(script: Script, roles: Roles, usable: Mapping[int, tuple[int, ...]]) -> None:
-    gang_deck, packed_deck = Deck(GANG_DECK, script.rng(3)), Deck(PACKED_DECK, script.rng(4))
+    gang_deck, packed_deck = Deck(GANGS, script.rng(3)), Deck(PACKED, script.rng(4))
     for gang, team in zip(roles.gangs, cycle(GANG_TEAMS), strict=False):
         cards = tuple(card for host in gang for card in host.cards)
         fill(script, Lane(cards, team, shortest=360, longest=1_800), gang_deck)
     teams = cycle(PACKED_TEAMS)
     for host, layout in zip(roles.packed, cycle(PACKED_LAYOUTS), strict=False):
-        cards = list(usable[host.index])
+        left = list(usable[host.index])
         for width in layout:
-            own, cards = tuple(cards[:width]), cards[width:]
+            own, left = tuple(left[:width]), left[width:]
             if own:
                 team = next(teams)
                 kind = "batch" if team == EVALUATION else "training"
@@ -131,25 +132,31 @@ def _train(script: Script, roles: Roles, usable: Mapping[int, tuple[int, ...]]) 
 
 
 def _serve(script: Script, hosts: list[Host]) -> None:
+    """Large hosts hold one service; small ones a tidal one on three cards and a steady one on two."""
     styles = cycle(SERVICE_STYLES)
     for number, host in enumerate(hosts):
         rng = script.rng(7, host.index)
-        is_large = host.hardware.model == "H20"
-        cards, gpus = (host.cards[:8], 2) if is_large else (host.cards[:5], 1)
-        add_service(
-            script,
-            Service(
-                team=(ASSISTANT, RANKING)[number % 2],
-                style=next(styles),
-                cards=cards,
-                gpus=gpus,
-                floor=2 if is_large else 1,
-                shift_minutes=int(rng.integers(-60, 60)),
-                sm=float(rng.uniform(0.35, 0.55)),
-                fb=float(rng.uniform(0.6, 0.9)),
-            ),
-            rng,
-        )
+        team = (ASSISTANT, RANKING)[number % 2]
+        if host.hardware.model == "H20":
+            _offer(script, (team, next(styles)), host.cards, 2, rng)
+        else:
+            _offer(script, (team, next(styles)), host.cards[:3], 1, rng)
+            _offer(script, (team, "steady"), host.cards[3:5], 1, rng)
+
+
+def _offer(script: Script, what: tuple[str, str], cards: tuple[int, ...], gpus: int, rng: np.random.Generator) -> None:
+    team, style = what
+    service = Service(
+        team=team,
+        style=style,
+        cards=cards,
+        gpus=gpus,
+        floor=1 if len(cards) < 8 else 2,
+        shift_minutes=int(rng.integers(-60, 60)),
+        sm=float(rng.uniform(0.35, 0.55)),
+        fb=float(rng.uniform(0.6, 0.9)),
+    )
+    add_service(script, service, rng)
 
 
 def _sit_down(script: Script, roles: Roles, rng: np.random.Generator) -> None:

@@ -18,9 +18,10 @@ from gpuledger.simulate.spec import FleetSpec
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What the script planted: `kind` is "waste" or "lookalike", `rule` the rule that it is about ("none": no rule sees it).
+    """What the script planted: `kind` is "waste" or "lookalike".
 
-    `dips_only` counts only the pauses of the phase's shape.
+    `rule` is the rule that it is about ("none": no rule sees it); `dips_only` counts only the pauses of the
+    phase's shape.
     """
 
     kind: str
@@ -144,8 +145,9 @@ class Span:
 class Script:
     """Everything that happens, built once; read-only afterwards.
 
-    `big_only` are the stretches in which nothing but whole-node pods waits; `cpu_full` the hosts whose CPUs are used up;
-    `silent_exporters` the hosts whose exporter does not answer.
+    `big_only` are the stretches in which nothing but whole-node pods waits; `cpu_full` the hosts whose CPUs are used
+    up; `silent_exporters` the hosts whose exporter does not answer; `over_provided` (workload, team, when, GPUs) the
+    services that are larger than the night needs.
     """
 
     spec: FleetSpec

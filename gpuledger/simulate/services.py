@@ -1,7 +1,7 @@
 """Inference services that follow the day in Asia/Shanghai: fixed in size, scaled by an autoscaler, or steady.
 
-Styles: `concentrated` keeps its size and sends the night's little traffic to its first replicas; `spread` keeps its size
-and spreads it thinly; `scaled` starts and ends replicas with the tide; `steady` has a small load all day.
+Styles: `concentrated` keeps its size and sends the night's little traffic to its first replicas; `spread` keeps its
+size and spreads it thinly; `scaled` starts and ends replicas with the tide; `steady` has a small load all day.
 """
 
 from __future__ import annotations
@@ -100,9 +100,7 @@ def _service_job(script: Script, service: Service, name: str, start: int, holds:
     )
 
 
-def _lives(
-    script: Script, service: Service, replica: int, start: int, want: dict[int, int]
-) -> list[tuple[int, int]]:
+def _lives(script: Script, service: Service, replica: int, start: int, want: dict[int, int]) -> list[tuple[int, int]]:
     """When a replica exists: always, or (scaled) in the hours that want it; cut at outages of its cards."""
     last = script.spec.last_minute
     spans = [(start, last)]

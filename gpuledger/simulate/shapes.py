@@ -1,8 +1,8 @@
 """How work looks to a counter: the shapes of activity, and the published quantiles that they are calibrated on.
 
-Quantiles are of the samples above 5 % in the Acme trace (Hu et al., "Characterization of Large Language Model Development
-in the Datacenter", NSDI 2024; data CC BY 4.0): a card that runs something. Over all samples, idle ones included, the
-published medians of SM activity are 50.2 % (Seren) and 33.3 % (Kalos), of utilization 99 % and 98 %.
+Quantiles are of the samples above 5 % in the Acme trace (Hu et al., "Characterization of Large Language Model
+Development in the Datacenter", NSDI 2024; data CC BY 4.0): a card that runs something. Over all samples, idle ones
+included, the published medians of SM activity are 50.2 % (Seren) and 33.3 % (Kalos), of utilization 99 % and 98 %.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Shape:
     """What the counters of a card show while a phase lasts.
 
     `sm` and `util` are means (ratio); `tensor` and `dram` are parts of `sm` and of the peak; `fb` is the part of the
-    framebuffer in use. Power rises with `util` by `util_power` and with `sm`. `tide` is how far the load falls at night.
-    Every `dip_every` minutes the activity drops by `dip_depth` for `dip_for` minutes. `is_silent` zeroes the profiling
-    counters while the card works.
+    framebuffer in use. Power rises with `util` by `util_power` and with `sm`. `tide` is how far the load falls at
+    night. Every `dip_every` minutes the activity drops by `dip_depth` for `dip_for` minutes. `is_silent` zeroes the
+    profiling counters while the card works.
     """
 
     sm: float = 0.0

@@ -7,7 +7,7 @@ import numpy as np
 from gpuledger.simulate import shapes
 from gpuledger.simulate.fleet import Host
 from gpuledger.simulate.lanes import Deck, Lane, Request, fill, pods_job
-from gpuledger.simulate.plots import CLEAN_DECK
+from gpuledger.simulate.plots import CLEAN
 from gpuledger.simulate.script import Hold, Job, Phase, Script, Span
 from gpuledger.simulate.teams import BLOCKED, EVALUATION, POSTTRAIN
 
@@ -19,7 +19,7 @@ CPU_PODS = 4
 def strand(script: Script, host: Host, rng: np.random.Generator) -> None:
     """Small jobs hold five to seven cards and leave one to three that no whole-node pod can use."""
     layout = LAYOUTS[host.index % len(LAYOUTS)]
-    deck = Deck(CLEAN_DECK, rng)
+    deck = Deck(CLEAN, rng)
     cards = list(host.cards)
     for number, width in enumerate(layout):
         own, cards = tuple(cards[:width]), cards[width:]
@@ -27,7 +27,7 @@ def strand(script: Script, host: Host, rng: np.random.Generator) -> None:
 
 
 def fill_cpus(script: Script, host: Host, rng: np.random.Generator) -> None:
-    """Half the cards are held by jobs without a break; for most of the span CPU-only pods take the other half's CPUs."""
+    """Half the cards are held without a break; for most of the span CPU-only pods take the other half's CPUs."""
     last = script.spec.last_minute
     start = -int(rng.integers(600, 2_000))
     left = host.hardware.cpu_cores * 1000 - LEFT_CPU_MILLI

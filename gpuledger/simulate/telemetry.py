@@ -28,8 +28,9 @@ MILLIONTHS = 1_000_000
 class Block:
     """Four hours of some hosts. Arrays are (tick, device), or (tick, host) for `is_read`.
 
-    Whole numbers in the exporter's units: percent, millionths of a ratio, MiB, milliwatts, millijoules, MHz, Celsius, bytes a
-    second. `is_shown` says which devices the page lists; `is_contradicted` where silent counters meet high power.
+    Whole numbers in the exporter's units: percent, millionths of a ratio, MiB, milliwatts, millijoules, MHz, Celsius,
+    bytes a second. `is_shown` says which devices the page lists; `is_contradicted` where silent counters meet high
+    power.
     """
 
     seconds: np.ndarray
@@ -53,10 +54,12 @@ class Telemetry:
         self._idle_mw = np.array([hw.facts.power_idle_watts * 1000 for hw in hardware], dtype=np.float32)
         self._band_mw = np.array([hw.facts.power_tdp_watts * 1000 for hw in hardware], dtype=np.float32) - self._idle_mw
         self._fb_mib = np.array(
-            [(d.slice.fb_total_mib if d.slice else hw.fb_total_mib) for d, hw in zip(fleet.devices, hardware, strict=True)]
+            [
+                (d.slice.fb_total_mib if d.slice else hw.fb_total_mib)
+                for d, hw in zip(fleet.devices, hardware, strict=True)
+            ]
         )
         self._sm_mhz = np.array([hw.sm_clock_mhz for hw in hardware], dtype=np.float32)
-        self._mem_mhz = np.array([hw.mem_clock_mhz for hw in hardware])
         self._host = np.array([fleet.cards[device.card].host for device in fleet.devices])
         hidden = set(script.spec.cards_hidden_from_telemetry)
         self._is_hidden = np.array([fleet.cards[device.card].gpu_uuid in hidden for device in fleet.devices])
@@ -78,6 +81,10 @@ class Telemetry:
         is_shared = self.painting.sharers.paint(seconds, devices, adding=True) > 1
         return Block(seconds, devices, hosts, is_read, is_shown, is_contradicted, is_shared, values)
 
+    def fb_total_mib(self, device: int) -> int:
+        """The framebuffer of a card or slice, in MiB."""
+        return int(self._fb_mib[device])
+
     def _noise(self, number: int, hosts: range, ticks: int) -> tuple[np.ndarray, np.ndarray]:
         noise, luck = [], []
         for host in hosts:
@@ -96,7 +103,9 @@ class Telemetry:
         gain = self._gain(shape, seconds)
         is_on = gain > 0.02
         sm = np.clip(shape["sm"] * gain * (1 + 0.06 * noise[0]), np.minimum(shape["sm"], 0.06), 0.99) * is_on
-        util = np.clip(shape["util"] * np.sqrt(gain) - 0.006 * np.abs(noise[1]), 0.0, 1.0) * (is_on & (shape["util"] > 0))
+        util = np.clip(shape["util"] * np.sqrt(gain) - 0.006 * np.abs(noise[1]), 0.0, 1.0) * (
+            is_on & (shape["util"] > 0)
+        )
         dram = np.clip(shape["dram"] * gain * (1 + 0.08 * noise[2]), 0.0, 0.95)
         tensor = np.clip(sm * shape["tensor"] * (1 + 0.05 * noise[3]), 0.0, 0.95)
         effort = 0.02 + 0.006 * noise[3] + 0.03 * (shape["fb"] > CONTEXT_FB_RATIO)

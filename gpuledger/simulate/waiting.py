@@ -1,7 +1,8 @@
-"""What waits, and who may use how much: quotas, the blocked team's queue, short bursts, and when only whole nodes wait."""
+"""What waits, and who may use how much: quotas, the blocked team's queue, bursts, and when only whole nodes wait."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import ceil
 
 import numpy as np
@@ -13,7 +14,7 @@ from gpuledger.simulate.teams import BLOCKED, EVALUATION, TEAMS, UNDERUSED
 
 SMALLEST_MILLI = 142
 """A seventh of a card: with such a pod waiting, any free share of a host with free CPUs is usable."""
-BUSY_PART = 0.85
+BUSY_PART = 0.9
 """How much of its quota a well-sized team uses."""
 
 
@@ -26,13 +27,13 @@ def plan_big_only(script: Script, rng: np.random.Generator) -> None:
 
 
 def settle_quotas(script: Script) -> None:
-    """Size each team's quota by what it runs, give the rest of the fleet to one that needs little, and block another."""
+    """Size each team's quota by what it runs, give what is left to one that needs little, and block another."""
     end = script.spec.end_minute
     nominal = {team.name: _fitting(team_steps(script, team.name, 0, end)) for team in TEAMS}
     nominal[BLOCKED] = _peak(team_steps(script, BLOCKED, 0, end))
     others = sum(gpus for team, gpus in nominal.items() if team != UNDERUSED)
     peak = _peak(team_steps(script, UNDERUSED, 0, end))
-    nominal[UNDERUSED] = max(len(script.fleet.cards) - others, 2.5 * max(peak, 2.0))
+    nominal[UNDERUSED] = float(max(len(script.fleet.cards) - others, ceil(2.5 * max(peak, 2.0))))
     script.quotas = Quotas(nominal, UNDERUSED, BLOCKED)
 
 
@@ -79,8 +80,7 @@ def burst(script: Script, rng: np.random.Generator) -> None:
 
 def _quiet(script: Script) -> list[tuple[int, int]]:
     """Stretches of the span in which small pods may wait."""
-    pairs = zip(script.big_only, script.big_only[1:], strict=False)
-    gaps = [(first[1], second[0]) for first, second in pairs]
+    gaps = [(first[1], second[0]) for first, second in pairwise(script.big_only)]
     return [(a, b) for a, b in gaps if a > 0 and b - a > 120 and b < script.spec.end_minute]
 
 
