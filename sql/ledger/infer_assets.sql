@@ -1,7 +1,7 @@
 -- name: infer_assets()!
--- Write an inferred asset for every card that telemetry or a scheduler has shown, where nobody declared an inventory.
+-- Write an inferred asset for every card that telemetry or a scheduler has shown; run only where nobody declared any.
 -- Grain: one row per gpu_uuid.
--- Reads: reading, allocation, node, asset
+-- Reads: reading, allocation, node
 -- Writes: asset
 -- Units: none
 -- Ignores: cards that vanish stay in the inventory until somebody declares that they left.
@@ -43,5 +43,4 @@ select
     'inferred' as origin,
     from_at,
     null::timestamptz as until_at
-from placed
-where not exists (select 1 from asset where origin <> 'inferred');
+from placed;

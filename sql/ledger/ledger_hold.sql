@@ -4,7 +4,7 @@
 -- Reads: allocation, workload, holding
 -- Writes: ledger_hold
 -- Units: share of a physical GPU
--- Ignores: pods that hold only CPU. A run of sightings ends one interval after its last, and breaks after three missed ones.
+-- Ignores: pods that hold only CPU. `hold` and `job` number the rows and the workloads of this build: sorting by them is cheap. A run of sightings ends one interval after its last, and breaks after three missed ones.
 create or replace temp table ledger_hold as
 with scheduled as (
     select
@@ -93,6 +93,8 @@ floors as (
 
 select
     known.*,
+    row_number() over ()::integer as hold,
+    dense_rank() over (order by known.workload_id)::integer as job,
     case
         when known.min_replicas > 0 then greatest(coalesce(floors.floor_from_at, known.started_at), known.started_at)
     end as floor_from_at,

@@ -33,15 +33,27 @@ with by_source as (
     group by all
 ),
 
-best as (
-    select *
+contested as (
+    select gpu_uuid, slice_id
     from by_source
-    qualify
-        count(*) over (partition by gpu_uuid, slice_id, minute) = 1
-        or row_number() over (
-            partition by gpu_uuid, slice_id, minute
-            order by sm_active_ratio is null, gpu_util_ratio is null, power_watts is null, source
-        ) = 1
+    group by gpu_uuid, slice_id
+    having min(source) <> max(source)
+),
+
+-- Most cards have one source; where two see a card, the one that says more of it counts, minute by minute.
+best as (
+    select by_source.*
+    from by_source
+    anti join contested using (gpu_uuid, slice_id)
+    union all
+    select unnest(arg_max(by_source, (
+        (sm_active_ratio is not null)::integer * 4
+        + (gpu_util_ratio is not null)::integer * 2
+        + (power_watts is not null)::integer
+    ) || source))
+    from by_source
+    semi join contested using (gpu_uuid, slice_id)
+    group by gpu_uuid, slice_id, minute
 ),
 
 cards as (

@@ -1,6 +1,6 @@
 -- name: ledger_piece(from_at, to_at)!
 -- Each held share minute by minute, with what telemetry said of it.
--- Grain: one row per allocation, card, slice and minute (two where the minute is cut by a change).
+-- Grain: one row per hold and minute (two where the minute is cut by a change).
 -- Reads: ledger_slot, ledger_hold, ledger_minute, source_read
 -- Writes: ledger_piece
 -- Units: share of a physical GPU, seconds, ratios
@@ -15,11 +15,9 @@ with shares as (
         slot.node,
         slot.idle_below_watts,
         slot.stalled_below_watts,
-        hold.allocation_id,
-        hold.workload_id,
+        hold.hold,
+        hold.job,
         hold.slice_id,
-        hold.kind,
-        hold.pod,
         hold.share / greatest(1, sum(hold.share) over of_card) as share,
         count(*) over (partition by slot.gpu_uuid, slot.from_at, hold.slice_id) > 1 as is_shared,
         coalesce(slot.from_at < hold.ready_at, true) as is_before_ready,
@@ -104,7 +102,29 @@ tested as (
 )
 
 select
-    * exclude (is_none, is_quiet, is_codec_quiet, is_power_low),
+    hold,
+    job,
+    hour_at,
+    minute,
+    from_at,
+    until_at,
+    piece_seconds,
+    share,
+    is_shared,
+    is_before_ready,
+    is_in_grace,
+    is_floor,
+    first_at,
+    last_at,
+    read_seconds,
+    interval_seconds,
+    gpu_util_ratio,
+    sm_active_ratio,
+    fb_used_ratio,
+    power_watts,
+    is_contradicted,
+    signal,
+    signal <> 'power' and power_watts is not null and idle_below_watts is not null as is_power_checked,
     case
         when signal is null then null
         when is_contradicted and coalesce(gpu_util_ratio < 0.9, true) then null

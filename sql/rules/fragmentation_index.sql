@@ -2,9 +2,11 @@
 -- Free GPUs of each node at one instant, and how many of them the requested shapes are expected not to be able to use (FGD).
 -- Grain: one row per node with a card in service at `at`
 -- Columns: node varchar, pool varchar, model varchar, gpu_count bigint, excluded_gpu_count bigint, free_gpus double,
---   fragment_gpus double, class_count bigint
+--   fragment_gpus double, class_count bigint, demand_fragment_gpus double, pods_fragment_gpus double,
+--   all_fragment_gpus double, published_fragment_gpus double
 -- Reads: asset, node, condition, allocation, workload
--- Units: GPUs; NULL fragments where nobody asked for anything yet
+-- Units: GPUs; `fragment_gpus` and `class_count` are those of `weighting` (demand, pods, all or published); fragments are
+--   NULL where no class counts and on a node whose cards are all set aside
 -- Ignores: memory, which is not in the index; cards of nodes under a condition; unknown CPU counts as ample;
 --   workloads submitted after `at` or more than `history_days` before it (NULL for no limit)
 -- Order: by node
@@ -123,68 +125,102 @@ classes_in_order_of_count as (
     from requested_classes
 ),
 
-classes_with_weight as (
+classes_with_weights as (
     select
         row_number() over (order by pods_before, cpu_milli, gpu_milli, num_gpu, model_set) as class_id,
         cpu_milli,
         gpu_milli,
         num_gpu,
         model_set,
-        case :weighting::varchar
-            when 'demand' then pods * num_gpu * gpu_milli
-            when 'pods' then case when num_gpu > 0 then pods else 0 end
-            when 'all' then pods
-            when 'published' then case when pods_before < 0.95 * pods_in_all then pods else 0 end
-        end::double as weight
+        (pods * num_gpu * gpu_milli)::double as demand,
+        case when num_gpu > 0 then pods else 0 end::double as gpu_pods,
+        pods::double as all_pods,
+        case when pods_before < 0.95 * pods_in_all then pods else 0 end::double as published_pods
     from classes_in_order_of_count
 ),
 
 classes_that_count as (
     select
-        * exclude (weight),
-        weight / sum(weight) over () as popularity,
-        count(*) over () as class_count
-    from classes_with_weight
-    where weight > 0
+        class_id,
+        cpu_milli,
+        gpu_milli,
+        num_gpu,
+        model_set,
+        demand / nullif(sum(demand) over (), 0) as demand,
+        gpu_pods / nullif(sum(gpu_pods) over (), 0) as gpu_pods,
+        all_pods / nullif(sum(all_pods) over (), 0) as all_pods,
+        published_pods / nullif(sum(published_pods) over (), 0) as published_pods
+    from classes_with_weights
+),
+
+number_of_classes as (
+    select
+        count(*) filter (
+            where case :weighting::varchar
+                when 'demand' then demand
+                when 'pods' then gpu_pods
+                when 'all' then all_pods
+                when 'published' then published_pods
+            end > 0
+        ) as class_count
+    from classes_that_count
+),
+
+cards_of_equal_room as (
+    select
+        node,
+        free_milli,
+        count(*) as card_count
+    from cards_in_service
+    where not is_set_aside
+    group by all
 ),
 
 nodes_seen_by_each_class as (
     select
-        cards_in_service.node,
+        cards_of_equal_room.node,
         classes_that_count.class_id,
-        any_value(classes_that_count.popularity) as popularity,
-        any_value(classes_that_count.gpu_milli) as gpu_milli,
-        any_value(classes_that_count.num_gpu) as num_gpu,
-        any_value(classes_that_count.cpu_milli) as cpu_milli,
-        any_value(classes_that_count.model_set) as model_set,
-        sum(case when free_milli < classes_that_count.gpu_milli then free_milli else 0 end) as too_small_milli,
-        count(*) filter (where free_milli >= classes_that_count.gpu_milli) as fitting_gpu_count
-    from cards_in_service
+        sum(case when free_milli < classes_that_count.gpu_milli then free_milli * card_count else 0 end)
+            as too_small_milli,
+        coalesce(sum(card_count) filter (where free_milli >= classes_that_count.gpu_milli), 0) as fitting_gpu_count
+    from cards_of_equal_room
     cross join classes_that_count
-    where not is_set_aside
-    group by cards_in_service.node, classes_that_count.class_id
+    group by cards_of_equal_room.node, classes_that_count.class_id
+),
+
+what_each_class_cannot_use as (
+    select
+        nodes_seen_by_each_class.node,
+        demand,
+        gpu_pods,
+        all_pods,
+        published_pods,
+        case
+            when
+                classes_that_count.gpu_milli > 0
+                and fitting_gpu_count >= num_gpu
+                and coalesce(nodes_in_service.cpu_free_milli >= classes_that_count.cpu_milli, true)
+                and (
+                    model_set is null
+                    or coalesce(list_contains(string_split(model_set, '|'), nodes_in_service.model), false)
+                )
+                then too_small_milli
+            else nodes_in_service.free_milli
+        end / 1000 as unusable_gpus
+    from nodes_seen_by_each_class
+    inner join classes_that_count on nodes_seen_by_each_class.class_id = classes_that_count.class_id
+    inner join nodes_in_service on nodes_seen_by_each_class.node = nodes_in_service.node
 ),
 
 fragments_of_each_node as (
     select
-        nodes_seen_by_each_class.node,
-        sum(
-            popularity * case
-                when
-                    gpu_milli > 0
-                    and fitting_gpu_count >= num_gpu
-                    and coalesce(nodes_in_service.cpu_free_milli >= nodes_seen_by_each_class.cpu_milli, true)
-                    and (
-                        model_set is null
-                        or coalesce(list_contains(string_split(model_set, '|'), nodes_in_service.model), false)
-                    )
-                    then too_small_milli
-                else nodes_in_service.free_milli
-            end
-        ) / 1000 as fragment_gpus
-    from nodes_seen_by_each_class
-    inner join nodes_in_service on nodes_seen_by_each_class.node = nodes_in_service.node
-    group by nodes_seen_by_each_class.node
+        node,
+        sum(demand * unusable_gpus) as demand_fragment_gpus,
+        sum(gpu_pods * unusable_gpus) as pods_fragment_gpus,
+        sum(all_pods * unusable_gpus) as all_fragment_gpus,
+        sum(published_pods * unusable_gpus) as published_fragment_gpus
+    from what_each_class_cannot_use
+    group by node
 ),
 
 index_of_each_node as (
@@ -195,12 +231,19 @@ index_of_each_node as (
         nodes_in_service.gpu_count,
         nodes_in_service.excluded_gpu_count,
         nodes_in_service.free_milli / 1000 as free_gpus,
-        case
-            when nodes_in_service.gpu_count = nodes_in_service.excluded_gpu_count then 0
-            else fragments_of_each_node.fragment_gpus
+        case :weighting::varchar
+            when 'demand' then demand_fragment_gpus
+            when 'pods' then pods_fragment_gpus
+            when 'all' then all_fragment_gpus
+            when 'published' then published_fragment_gpus
         end as fragment_gpus,
-        coalesce((select max(classes_that_count.class_count) from classes_that_count), 0) as class_count
+        number_of_classes.class_count,
+        demand_fragment_gpus,
+        pods_fragment_gpus,
+        all_fragment_gpus,
+        published_fragment_gpus
     from nodes_in_service
+    cross join number_of_classes
     left join fragments_of_each_node on nodes_in_service.node = fragments_of_each_node.node
 )
 
@@ -212,6 +255,10 @@ select
     excluded_gpu_count,
     free_gpus,
     fragment_gpus,
-    class_count
+    class_count,
+    demand_fragment_gpus,
+    pods_fragment_gpus,
+    all_fragment_gpus,
+    published_fragment_gpus
 from index_of_each_node
 order by node
