@@ -33,6 +33,7 @@ class MoveQuotaOptions:
     max_change_gpus: float | None = option(None, unit="GPUs", low=0.0)
     step_gpus: int = option(1, unit="GPUs", low=1)
     total_gpus: float | None = option(None, unit="GPUs", low=0.0)
+    history_days: float = option(56.0, unit="days", low=1.0)
     half_life_days: float = option(14.0, unit="days", low=0.01)
     full_history_days: int = option(28, unit="days", low=1)
     min_gain_gpu_hours: float = option(1.0, unit="GPU-hours", low=0.0)
@@ -54,7 +55,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Case:
-    """What one group of queues is judged by."""
+    """What one group of queues is judged by: `hours` of the whole history, gains over those of `window`."""
 
     window: Window
     chosen: MoveQuotaOptions
@@ -86,12 +87,17 @@ class MoveQuota:
     version = 1
 
     def recommend(self, runner: QueryRunner, window: Window, options: Mapping[str, Any]) -> Sequence[Recommendation]:
-        """One recommendation for each scheduler and flavor with something to gain, or whose guards exceed the total."""
+        """One recommendation for each scheduler and flavor with something to gain, or whose guards exceed the total.
+
+        The history is `window`, and at least the `history_days` before its end.
+        """
         chosen = read_options(MoveQuotaOptions, options)
+        begin = min(window.from_at, window.to_at - timedelta(days=chosen.history_days))
+        history = Window(begin, window.to_at)
         outages = find_outages(
-            runner, window, normal_ratio=chosen.outage_normal_ratio, min_minutes=chosen.outage_min_minutes
+            runner, history, normal_ratio=chosen.outage_normal_ratio, min_minutes=chosen.outage_min_minutes
         )
-        hours = judged_hours(hourly(runner, window, outages), outages)
+        hours = judged_hours(hourly(runner, history, outages), outages)
         proposals = []
         for entries in _groups(runner, window, hours):
             own = hours.filter(pl.col("queue").is_in([entry.queue for entry in entries]))
@@ -178,7 +184,8 @@ def _propose(case: _Case) -> Recommendation | None:
     if isinstance(plan, Overcommitted):
         return _overcommitted(case, plan)
     now = [entry.nominal_gpus for entry in case.entries]
-    before, after = _unmet(case, case.hours, now), _unmet(case, case.hours, plan.nominal_gpus)
+    recent = case.hours.filter(pl.col("hour_at") >= case.window.whole_hours().from_at)
+    before, after = _unmet(case, recent, now), _unmet(case, recent, plan.nominal_gpus)
     gain = sum(before.values()) - sum(after.values())
     days = min(valid_days(case.hours, ("queue",))["valid_days"].to_list())
     length = "long" if days >= case.chosen.full_history_days else "short"
@@ -232,9 +239,13 @@ def _title(changes: Sequence[QuotaChange], details: Mapping[str, Any]) -> str:
         return f"Guarded quota exceeds the total by {details['shortfall_gpus']:g} GPUs: nothing can move"
     moves = {change.tenant: change.nominal_gpus_after - change.nominal_gpus_before for change in changes}
     moved = sum(gpus for gpus in moves.values() if gpus > 0)
-    givers = ", ".join(tenant for tenant, gpus in moves.items() if gpus < 0)
-    takers = ", ".join(tenant for tenant, gpus in moves.items() if gpus > 0)
-    return f"Move {moved:g} GPUs of quota from {givers or 'nobody'} to {takers or 'nobody'}"
+    givers = _listed([tenant for tenant, gpus in moves.items() if gpus < 0])
+    takers = _listed([tenant for tenant, gpus in moves.items() if gpus > 0])
+    return f"Move {moved:g} GPUs of quota from {givers} to {takers}"
+
+
+def _listed(tenants: Sequence[str]) -> str:
+    return ", ".join(tenants) if 0 < len(tenants) <= 3 else f"{len(tenants)} tenants"
 
 
 def _recommendation(

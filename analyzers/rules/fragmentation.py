@@ -90,23 +90,21 @@ def _sum(rows: Iterable[Mapping[str, Any]], column: str) -> float:
     return math.fsum(row[column] or 0 for row in rows)
 
 
+def _fragmented(rows: Iterable[Mapping[str, Any]], weighting: str, *, is_asked_for: bool) -> float | None:
+    measured = [row for row in rows if row["free_gpus"] > 0]
+    known = [row[f"{weighting}_fragment_gpus"] for row in measured if row[f"{weighting}_fragment_gpus"] is not None]
+    return math.fsum(known) if known or (is_asked_for and not measured) else None
+
+
 def _index(runner: QueryRunner, at: datetime, chosen: FragmentationOptions) -> dict[str, Any]:
     """The index at `at`; fragments are None where no request shape is known, for then there is nothing to measure."""
-    fragments: dict[str, float | None] = {}
-    totals: dict[str, Any] = {}
-    for weighting in WEIGHTINGS:
-        rows = runner.query(
-            "fragmentation_index", weighting=weighting, at=at, history_days=chosen.history_days
-        ).to_pylist()
-        class_count = max((row["class_count"] for row in rows), default=0)
-        fragments[weighting] = _sum(rows, "fragment_gpus") if class_count else None
-        if weighting == chosen.weighting:
-            totals = _headline(rows, fragments[weighting], class_count)
-    return {**totals, "fragmented_gpus_by_weighting": fragments}
-
-
-def _headline(rows: list[dict[str, Any]], fragmented: float | None, class_count: int) -> dict[str, Any]:
+    rows = runner.query(
+        "fragmentation_index", weighting=chosen.weighting, at=at, history_days=chosen.history_days
+    ).to_pylist()
+    class_count = max((row["class_count"] for row in rows), default=0)
     free, total = _sum(rows, "free_gpus"), int(_sum(rows, "gpu_count"))
+    fragments = {name: _fragmented(rows, name, is_asked_for=class_count > 0) for name in WEIGHTINGS}
+    fragmented = fragments[chosen.weighting]
     return {
         "fragmented_gpus": fragmented,
         "total_gpus": total,
@@ -115,6 +113,7 @@ def _headline(rows: list[dict[str, Any]], fragmented: float | None, class_count:
         "frag_ratio": fragmented / free if fragmented is not None and free else None,
         "frag_rate": fragmented / total if fragmented is not None and total else None,
         "class_count": class_count,
+        "fragmented_gpus_by_weighting": fragments,
     }
 
 

@@ -28,7 +28,7 @@ life_of_each_queue as (
 ),
 
 changes as (
-    select from_at as instant, running_gpus as running_gpus, 1 as reporting, 0 as living from states_in_the_range
+    select from_at as instant, running_gpus, 1 as reporting, 0 as living from states_in_the_range
     union all
     select until_at, -running_gpus, -1, 0 from states_in_the_range
     union all

@@ -107,3 +107,14 @@ def test_openb_empty_cluster(shared: Path, house: Warehouse) -> None:
     assert totals["weighting"] == "demand"
     assert totals["fragmented_gpus_by_weighting"] == pytest.approx({k: v for k, (_, v) in OPENB.items()}, abs=0.001)
     assert totals["frag_rate"] == pytest.approx(146.9292 / 6212, abs=1e-6)
+
+
+def test_a_weighting_without_classes_measures_nothing(
+    house: Warehouse, put_node: Callable[..., None], put_classes: Callable[..., None]
+) -> None:
+    put_node("n", [1000], at=AT)
+    put_classes([(1000, 0, 0, None, 3)], at=AT)
+    window = Window(AT - timedelta(hours=1), AT)
+    totals = Fragmentation().run(house, window, {}).totals
+    assert (totals["fragmented_gpus"], totals["class_count"]) == (None, 0)
+    assert totals["fragmented_gpus_by_weighting"] == {"demand": None, "pods": None, "all": 1.0, "published": 1.0}
