@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from collector.dcgm.fields import FB_FREE, NVLINK_RX, NVLINK_TX, PROFILING_COLUMNS
-from collector.dcgm.labels import DeviceSeries, Pod
+from collector.dcgm.labels import DeviceSeries, Pod, Subject
 from gpuledger.model import GPU_MODELS
 
 Sample = tuple[DeviceSeries, float, int | None]
@@ -42,26 +42,26 @@ class Device:
     _chosen: dict[str, tuple[int, bool, float]] = field(default_factory=dict)
     _written: set[tuple[str, int, str]] = field(default_factory=set)
 
-    def describe(self, series: DeviceSeries) -> None:
-        """Learn what `series` says about model, node and, for a slice, profile."""
-        self.model = self.model or series.model
-        self.node = self.node or series.node
+    def describe(self, subject: Subject) -> None:
+        """Learn what labels say about model, node and, for a slice, profile."""
+        self.model = self.model or subject.model
+        self.node = self.node or subject.node
         if self.slice_id:
-            self.slice_profile = self.slice_profile or series.slice_profile
+            self.slice_profile = self.slice_profile or subject.slice_profile
 
     def add(self, series: DeviceSeries, value: float) -> None:
         """Take one sample. Of copies the device's own value wins, else the largest; of metrics the lowest rank."""
-        metric = series.field
+        metric, subject = series.field, series.subject
         if metric is None:
             return
-        written = (metric.column, metric.rank, series.slice_id)
+        written = (metric.column, metric.rank, subject.slice_id)
         self.has_copies = self.has_copies or written in self._written
         self._written.add(written)
         measured = metric.measured(value)
         if measured is None:
             self.rejected.add(metric.column)
             return
-        choice = (metric.rank, series.is_copy or series.slice_id != self.slice_id, -measured)
+        choice = (metric.rank, subject.is_copy or subject.slice_id != self.slice_id, -measured)
         if metric.column not in self._chosen or choice < self._chosen[metric.column]:
             self._chosen[metric.column] = choice
             self.values[metric.column] = measured
@@ -72,35 +72,35 @@ def fold(
     now: datetime,
     *,
     max_skew_seconds: float | None,
-    holder: Callable[[DeviceSeries], Pod | None],
+    holder: Callable[[Subject], Pod | None],
 ) -> list[Device]:
     """The devices of a page in the order of their first sample.
 
     A sample's own timestamp counts when it is at most `max_skew_seconds` from `now` (None: always), else `now`.
-    `holder` says which pod, if any, a series shows on its device.
+    `holder` says which pod, if any, labels show on their device.
     """
     devices: dict[tuple[str, str, datetime], Device] = {}
     instants: dict[int | None, datetime] = {None: now}
 
-    def entry(uuid: str, slice_id: str, at: datetime, series: DeviceSeries) -> Device:
-        key = (uuid, slice_id, at)
+    def entry(subject: Subject, slice_id: str, at: datetime) -> Device:
+        key = (subject.gpu_uuid, slice_id, at)
         device = devices.get(key)
         if device is None:
-            device = devices[key] = Device(uuid, slice_id, at)
-        device.describe(series)
+            device = devices[key] = Device(subject.gpu_uuid, slice_id, at)
+        device.describe(subject)
         return device
 
     for series, value, timestamp in samples:
+        subject = series.subject
         if timestamp not in instants:
             instants[timestamp] = _instant(timestamp, now, max_skew_seconds)
         at = instants[timestamp]
-        own = entry(series.gpu_uuid, series.slice_id, at, series)
-        pod = holder(series)
+        own = entry(subject, subject.slice_id, at)
+        pod = holder(subject)
         if pod is not None:
             own.pods.setdefault((pod.namespace, pod.name), pod)
-        moves_up = series.field is not None and series.field.is_device_wide and series.slice_id != ""
-        target = entry(series.gpu_uuid, "", at, series) if moves_up else own
-        target.add(series, value)
+        moves_up = series.field is not None and series.field.is_device_wide and subject.slice_id != ""
+        (entry(subject, "", at) if moves_up else own).add(series, value)
     return list(devices.values())
 
 

@@ -25,6 +25,7 @@ _KNOWN = frozenset(
 )
 _OLD_MIG_UUID = re.compile(r"MIG-(GPU-[^/]+)/(\d+)/\d+")
 _PORT = re.compile(r":\d+$")
+_MAX_SUBJECTS = 10_000
 _NO_NODE = frozenset({"", "localhost", "127.0.0.1"})
 
 
@@ -38,16 +39,15 @@ class Pod:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceSeries:
-    """What one series is about.
+class Subject:
+    """What the labels of a series are about; a device's metrics share it.
 
-    `field` is None where the series only proves that the device is there. `slice_id` is the MIG GPU instance, or
-    empty for the card. `node` is None where no label names it. `is_copy` marks a series that was written for one
-    holder of the device (a pod, a time-slicing slot, an HPC job) and repeats, or splits, the device's own value.
-    `is_plain_pod` says that `pod` came from the plain labels, where the exporter's own pod may stand.
+    `slice_id` is the MIG GPU instance, or empty for the card. `node` is None where no label names it. `is_copy` marks
+    labels that were written for one holder of the device (a pod, a time-slicing slot, an HPC job): their values
+    repeat, or split, the device's own. `is_plain_pod` says that `pod` came from the plain labels, where the
+    exporter's own pod may stand.
     """
 
-    field: Field | None
     gpu_uuid: str
     slice_id: str
     slice_profile: str | None
@@ -56,6 +56,15 @@ class DeviceSeries:
     pod: Pod | None
     is_copy: bool
     is_plain_pod: bool
+    dropped_labels: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSeries:
+    """One series: its subject, and the field it measures. None where it only proves that the device is there."""
+
+    field: Field | None
+    subject: Subject
 
 
 def _first(labels: Mapping[str, str], names: tuple[str, ...]) -> str:
@@ -89,15 +98,33 @@ class SeriesReader:
     def __init__(self, *, gpu_util_ratio_unit: str = "percent") -> None:
         self._gpu_util_ratio_unit = gpu_util_ratio_unit
         self._exporters: set[tuple[str, str]] = set()
+        self._subjects: dict[tuple[tuple[str, str], ...], Subject | None] = {}
         self.dropped_labels = 0
 
     def read(self, series: Series) -> DeviceSeries | None:
         """What `series` is about, or None when it names no device."""
-        labels = series.labels
-        uuid = _first(labels, _UUID)
-        if not uuid or not is_device_metric(series.name):
+        if not is_device_metric(series.name):
             return None
-        self.dropped_labels += sum(label not in _KNOWN for label in labels)
+        subject = self._subject(series.labels)
+        if subject is None:
+            return None
+        self.dropped_labels += subject.dropped_labels
+        if "nvlink" in series.labels:
+            return DeviceSeries(None, subject)  # one link of a device says nothing about the device as a whole
+        return DeviceSeries(field_named(series.name, gpu_util_ratio_unit=self._gpu_util_ratio_unit), subject)
+
+    def _subject(self, labels: Mapping[str, str]) -> Subject | None:
+        key = tuple(labels.items())
+        if key not in self._subjects:
+            if len(self._subjects) >= _MAX_SUBJECTS:
+                self._subjects.clear()
+            self._subjects[key] = self._read_labels(labels)
+        return self._subjects[key]
+
+    def _read_labels(self, labels: Mapping[str, str]) -> Subject | None:
+        uuid = _first(labels, _UUID)
+        if not uuid:
+            return None
         plain = _pod(labels, (_NAMESPACE, _POD, _CONTAINER))
         is_relabelled = any(label in labels for label in _EXPORTED)
         if is_relabelled and plain is not None:
@@ -105,10 +132,7 @@ class SeriesReader:
         pod = _pod(labels, (("exported_namespace",), ("exported_pod",), ("exported_container",)))
         node = _PORT.sub("", _first(labels, _NODE))
         gpu_uuid, slice_id = _identity(uuid, labels)
-        # One link of a device says nothing about the device as a whole.
-        field = None if "nvlink" in labels else field_named(series.name, gpu_util_ratio_unit=self._gpu_util_ratio_unit)
-        return DeviceSeries(
-            field=field,
+        return Subject(
             gpu_uuid=gpu_uuid,
             slice_id=slice_id,
             slice_profile=labels.get("GPU_I_PROFILE") or None,
@@ -117,12 +141,13 @@ class SeriesReader:
             pod=pod if is_relabelled else plain,
             is_copy=any(labels.get(label) for label in (*_COPY, *_EXPORTED, *_POD)),
             is_plain_pod=not is_relabelled,
+            dropped_labels=sum(label not in _KNOWN for label in labels),
         )
 
-    def holder(self, series: DeviceSeries) -> Pod | None:
-        """The pod that holds the series' device, or None: an exporter's own pod holds nothing."""
-        pod = series.pod
-        if pod is None or not series.is_plain_pod:
+    def holder(self, subject: Subject) -> Pod | None:
+        """The pod that holds the device, or None: an exporter's own pod holds nothing."""
+        pod = subject.pod
+        if pod is None or not subject.is_plain_pod:
             return pod
         is_exporter = (pod.namespace, pod.name) in self._exporters or "dcgm-exporter" in pod.name
         return None if is_exporter else pod

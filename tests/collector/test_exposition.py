@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from collector import exposition
 from collector.exposition import ExpositionParser, Series, parse_series
 
 
@@ -188,6 +189,19 @@ def test_the_reference_parser_reads_the_same_page_the_same(recordings):
     ]
     ours = [(series.name, dict(series.labels), value) for series, value, _ in parser().parse(page).samples]
     assert ours == expected
+
+
+@pytest.mark.parametrize(
+    "series", [b"a{}", b'a{x="1"}', b'a{x="1",y="2 3,}"}', 'a{x="训练"}'.encode(), b'a:b{_x="",y="#"}']
+)
+def test_the_short_way_and_the_long_way_agree(series):
+    assert exposition._PLAIN.match(series)
+    assert parse_series(series + b" 5") == exposition._parse_any_series(series + b" 5")
+
+
+@pytest.mark.parametrize("series", [b'a{x="1",}', b'a{x="1"y="2"}', b"a{,}", b'a{x="\\n"}', b'a{ x="1"}', b"a"])
+def test_the_short_way_leaves_everything_else_to_the_long_way(series):
+    assert exposition._PLAIN.match(series) is None
 
 
 def test_position_after_the_series():

@@ -1,0 +1,85 @@
+"""The agent's settings: file, environment and arguments, and errors that name the setting."""
+
+from __future__ import annotations
+
+import pytest
+
+from collector.settings import load
+from gpuledger.errors import ConfigError
+
+FILE = """
+service_url = "https://ledger.example"
+token = "TOKEN-CANARY"
+flush_seconds = 5
+
+[nvml]
+enabled = true
+
+[[dcgm]]
+url = "http://10.0.0.5:9400/metrics"
+
+[[dcgm]]
+url = "http://10.0.0.6:9400/metrics"
+node = "gpu-6"
+interval_seconds = 60
+gpu_util_ratio_unit = "ratio"
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "agent.toml"
+    path.write_text(FILE)
+    return path
+
+
+def test_defaults_read_nothing():
+    settings = load()
+    assert (settings.dcgm, settings.nvml.enabled, settings.flush_seconds) == ((), False, 15)
+
+
+def test_a_file_over_the_defaults(file):
+    settings = load(file)
+    first, second = settings.dcgm
+    assert (first.node, first.interval_seconds, first.timeout_seconds, first.gpu_util_ratio_unit) == (
+        None, 15, 10, "percent",
+    )  # fmt: skip
+    assert (second.node, second.interval_seconds, second.gpu_util_ratio_unit) == ("gpu-6", 60, "ratio")
+    assert (settings.nvml.enabled, settings.service_url) == (True, "https://ledger.example")
+
+
+def test_the_environment_over_the_file_and_arguments_over_both(file, monkeypatch):
+    monkeypatch.setenv("GPULEDGER_COLLECTOR_FLUSH_SECONDS", "7")
+    monkeypatch.setenv("GPULEDGER_COLLECTOR_NVML__NODE", "n1")
+    settings = load(file)
+    assert (settings.flush_seconds, settings.nvml.node, settings.nvml.enabled) == (7, "n1", True)
+    assert load(file, flush_seconds=9, service_url=None).flush_seconds == 9
+
+
+def test_the_token_does_not_show(file):
+    settings = load(file)
+    assert "TOKEN-CANARY" not in repr(settings)
+    assert settings.token.get_secret_value() == "TOKEN-CANARY"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ('[[dcgm]]\nurl = "ftp://x"', "dcgm.0.url"),
+        ('[[dcgm]]\nurl = "http://x"\ninterval_seconds = 0', "dcgm.0.interval_seconds"),
+        ('[[dcgm]]\nurl = "http://x"\nnodes = "y"', "dcgm.0.nodes"),
+        ("flush = 1", "flush"),
+        ("spool_limit_bytes = 1", "spool_limit_bytes"),
+        ("this is not TOML", "agent.toml"),
+    ],
+)
+def test_a_wrong_setting_is_named(tmp_path, text, named):
+    path = tmp_path / "agent.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=named):
+        load(path)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(ConfigError, match="no file"):
+        load(tmp_path / "none.toml")
