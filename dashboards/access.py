@@ -18,10 +18,9 @@ Ask = Callable[..., Rows]
 
 def connect(service_url: str) -> QueryRunner:
     """A client of the service at `service_url`; the one place where the dashboards get one."""
-    from gpuledger.app import client  # noqa: PLC0415 pages and their tests load without the service
+    from gpuledger.app.client import connect as open_client  # noqa: PLC0415 pages load without the service
 
-    runner: QueryRunner = client.connect(service_url)
-    return runner
+    return open_client(service_url)
 
 
 @st.cache_resource(show_spinner=False)

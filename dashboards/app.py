@@ -42,8 +42,8 @@ def _view(texts: Texts, pages: dict[str, Any], clock: Clock) -> View:
     return View(texts, filters.Filters(window, timezone, tenant), ask, extent, pages)
 
 
-def main(clock: Clock | None = None) -> None:
-    """Draw the page that the URL names."""
+def main(clock: Clock | None = None, first: str = "hours") -> None:
+    """Draw the page that the URL names; `first` lies at the root."""
     st.set_page_config(page_title="gpuledger", page_icon=_ICON, layout="wide")
     texts = filters.language()
     views: list[View] = []
@@ -58,7 +58,7 @@ def main(clock: Clock | None = None) -> None:
 
     for path, (question, title, icon) in QUESTIONS.items():
         shown = page(path, question)
-        pages[path] = st.Page(shown, title=texts(title), icon=icon, url_path=path, default=path == "hours")
+        pages[path] = st.Page(shown, title=texts(title), icon=icon, url_path=path, default=path == first)
     chosen = st.navigation(list(pages.values()))
     try:
         views.append(_view(texts, pages, clock or SystemClock()))

@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from gpuledger.errors import GpuledgerError
+from gpuledger.errors import ConfigError, GpuledgerError
 from gpuledger.presentation import escaping, numbers
 from gpuledger.presentation.texts import Texts
 
@@ -51,8 +51,8 @@ def stale(texts: Texts, newest: datetime | None, now: datetime, timezone: str) -
 
 
 def is_forbidden(error: Exception) -> bool:
-    """Whether the service answered and refused (401 or 403), rather than failed."""
-    return isinstance(error, PermissionError) or getattr(error, "status_code", None) in {401, 403}
+    """Whether the service answered and refused: the client raises ConfigError about the token, not a failure."""
+    return isinstance(error, ConfigError) and str(error).startswith("token")
 
 
 def refused_or_failed(texts: Texts, error: GpuledgerError | OSError) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -125,7 +125,7 @@ def view(finding: Finding | Mapping[str, Any], texts: Texts) -> FindingView:
     )
 
 
-def ranked(rows: list[Mapping[str, Any]], texts: Texts) -> list[FindingView]:
+def ranked(rows: Sequence[Mapping[str, Any]], texts: Texts) -> list[FindingView]:
     """Rows of query `finding_list` as views, largest waste first, in a fixed order among equals."""
     views = [view(row, texts) for row in rows]
     return sorted(views, key=lambda seen: (-seen.gpu_hours_wasted, seen.finding_id))

@@ -35,6 +35,11 @@ def count(value: float | None) -> str:
     return f"{value:,.0f}" if value == int(value) else _digits(value)
 
 
+def amount(value: float | None) -> str:
+    """A quantity whose unit stands beside it, in a table's head: "1,234", "3.4", "-" for none."""
+    return NO_VALUE if value is None or math.isnan(value) else _digits(value)
+
+
 def gpu_hours(value: float | None, language: str = "en") -> str:
     """GPU-hours with their unit: "1,234 GPU-h", "3.4 GPU-h", "-" for none."""
     if value is None or math.isnan(value):

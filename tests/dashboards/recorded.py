@@ -1,4 +1,4 @@
-"""A recorded client: answers the named queries that surfaces read, from a small made-up fleet of 64 GPUs and 14 days."""
+"""A recorded client: answers the named queries that surfaces read, from a made-up fleet of 64 GPUs over 14 days."""
 
 from __future__ import annotations
 
@@ -103,12 +103,26 @@ def _ledger_rates(p: Mapping[str, Any]) -> list[dict[str, Any]]:
     usable = total - sums.get("unavailable", 0.0)
     rates = (
         ("allocation_rate", "分配率", "sum(alloc_*) / (inventory - unavailable)", "scheduler", held, usable),
-        ("effective_utilization", "有效利用率", "alloc_productive / inventory", "SM activity", sums.get("alloc_productive", 0.0), total),
+        (
+            "effective_utilization",
+            "有效利用率",
+            "alloc_productive / inventory",
+            "SM activity",
+            sums.get("alloc_productive", 0.0),
+            total,
+        ),
         ("vacancy", "空置率", "sum(free_*) / (inventory - unavailable)", "scheduler", free, usable),
-        ("held_idle_rate", "空闲占卡率", "alloc_idle / sum(alloc_*)", "SM activity, power", sums.get("alloc_idle", 0.0), held),
+        (
+            "held_idle_rate",
+            "空闲占卡率",
+            "alloc_idle / sum(alloc_*)",
+            "SM activity, power",
+            sums.get("alloc_idle", 0.0),
+            held,
+        ),
         ("coverage", "数据覆盖率", "read hours / held hours", "reads", held * 0.982, held),
         ("MFU", "模型算力利用率", "declared FLOPs / peak FLOPs", "declared", 0.0, 0.0),
-    )  # fmt: skip
+    )
     names = ("name", "name_zh", "formula", "basis", "numerator_gpu_hours", "denominator_gpu_hours")
     return [{**dict(zip(names, rate, strict=True)), "value": rate[4] / rate[5] if rate[5] else None} for rate in rates]
 
@@ -122,18 +136,48 @@ def _finding(index: int) -> dict[str, Any]:
     )[index % 4]
     wasted = 420.0 / (index + 1)
     evidence = [
-        {"metric": "sm_active_ratio", "value": 0.0123, "threshold": 0.05, "n_samples": 350, "coverage": 0.97, "query": "idle_stretches"},
-        {"metric": "power_watts", "value": 71.5, "threshold": 164.5, "n_samples": 350, "coverage": 0.97, "query": "idle_stretches"},
-    ]  # fmt: skip
+        {
+            "metric": "sm_active_ratio",
+            "value": 0.0123,
+            "threshold": 0.05,
+            "n_samples": 350,
+            "coverage": 0.97,
+            "query": "idle_stretches",
+        },
+        {
+            "metric": "power_watts",
+            "value": 71.5,
+            "threshold": 164.5,
+            "n_samples": 350,
+            "coverage": 0.97,
+            "query": "idle_stretches",
+        },
+    ]
     return {
-        "finding_id": f"f{index:015d}", "analyzer": analyzer, "rule_id": analyzer, "rule_version": 1,
-        "subject_kind": ("workload", "gpu", "node", "queue")[index % 4], "subject_id": f"subject-{index}",
-        "tenant": TENANTS[index % len(TENANTS)], "user": "u", "window_start": END - timedelta(days=7), "window_end": END,
-        "gpu_hours_observed": wasted * 2, "gpu_hours_wasted": wasted, "gpu_hours_recoverable": wasted * 0.8,
-        "confidence": 0.9, "basis": "sm_active+power", "cause_code": cause, "action_code": action,
-        "evidence": json.dumps(evidence), "action_params": "{}", "guardrails": "{}", "expected_gain": "{}",
-        "data_quality": "{}", "found_at": END,
-    }  # fmt: skip
+        "finding_id": f"f{index:015d}",
+        "analyzer": analyzer,
+        "rule_id": analyzer,
+        "rule_version": 1,
+        "subject_kind": ("workload", "gpu", "node", "queue")[index % 4],
+        "subject_id": f"subject-{index}",
+        "tenant": TENANTS[index % len(TENANTS)],
+        "user": "u",
+        "window_start": END - timedelta(days=7),
+        "window_end": END,
+        "gpu_hours_observed": wasted * 2,
+        "gpu_hours_wasted": wasted,
+        "gpu_hours_recoverable": wasted * 0.8,
+        "confidence": 0.9,
+        "basis": "sm_active+power",
+        "cause_code": cause,
+        "action_code": action,
+        "evidence": json.dumps(evidence),
+        "action_params": "{}",
+        "guardrails": "{}",
+        "expected_gain": "{}",
+        "data_quality": "{}",
+        "found_at": END,
+    }
 
 
 def _finding_list(p: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -152,9 +196,17 @@ def _findings_by_cause(_: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _gpu_list(p: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = [
-        {"gpu_uuid": f"GPU-{n:02d}{s}0c4e-77aa", "node": f"node-{n:02d}", "slot": s, "model": "H800", "pool": "a", "origin": "declared"}
-        for n in range(8) for s in range(8)
-    ]  # fmt: skip
+        {
+            "gpu_uuid": f"GPU-{n:02d}{s}0c4e-77aa",
+            "node": f"node-{n:02d}",
+            "slot": s,
+            "model": "H800",
+            "pool": "a",
+            "origin": "declared",
+        }
+        for n in range(8)
+        for s in range(8)
+    ]
     return [row for row in rows if p["text"] in str(row["gpu_uuid"]) or p["text"] in str(row["node"])][
         : p["limit_count"]
     ]
@@ -185,10 +237,18 @@ def _gpu_timeline(p: Mapping[str, Any]) -> list[dict[str, Any]]:
             "power_watts": 500.0,
         }
         free = dict.fromkeys(held) | {"workload_id": "", "tenant": ""}
-        rows.append({
-            "from_at": at, "until_at": until, "slice_id": "", "state": state, "cause": "", "basis": "sm_active", "share": 1.0,
-            **(held if state.startswith("alloc") else free),
-        })  # fmt: skip
+        rows.append(
+            {
+                "from_at": at,
+                "until_at": until,
+                "slice_id": "",
+                "state": state,
+                "cause": "",
+                "basis": "sm_active",
+                "share": 1.0,
+                **(held if state.startswith("alloc") else free),
+            }
+        )
         at = until
     return rows
 
@@ -198,11 +258,20 @@ def _gpu_readings(p: Mapping[str, Any]) -> list[dict[str, Any]]:
     while at < p["to_at"]:
         util, sm = 0.5 + 0.4 * math.sin(index / 9), 0.4 + 0.3 * math.sin(index / 9)
         if not 100 < index < 130:
-            rows.append({
-                "bucket_at": at, "slice_id": "", "gpu_util_min": util - 0.1, "gpu_util_max": util + 0.1, "gpu_util_mean": util,
-                "sm_active_min": max(0.0, sm - 0.1), "sm_active_max": sm + 0.1, "sm_active_mean": sm,
-                "power_watts_mean": 200 + 400 * sm, "fb_used_ratio_mean": 0.7,
-            })  # fmt: skip
+            rows.append(
+                {
+                    "bucket_at": at,
+                    "slice_id": "",
+                    "gpu_util_min": util - 0.1,
+                    "gpu_util_max": util + 0.1,
+                    "gpu_util_mean": util,
+                    "sm_active_min": max(0.0, sm - 0.1),
+                    "sm_active_max": sm + 0.1,
+                    "sm_active_mean": sm,
+                    "power_watts_mean": 200 + 400 * sm,
+                    "fb_used_ratio_mean": 0.7,
+                }
+            )
         at, index = at + timedelta(seconds=p["bucket_seconds"]), index + 1
     return rows
 
@@ -211,9 +280,23 @@ def _inventory_differences(_: Mapping[str, Any]) -> list[dict[str, Any]]:
     names = ("from_at", "until_at")
     span = dict(zip(names, (START, END), strict=True))
     return [
-        {"kind": "not_in_telemetry", "subject": "GPU-99", "node": "node-07", "gpu_count": 1.0, **span, "detail": "no reading since 2026-03-02"},
-        {"kind": "scheduler_count", "subject": "node-03", "node": "node-03", "gpu_count": 8.0, **span, "detail": HOSTILE},
-    ]  # fmt: skip
+        {
+            "kind": "not_in_telemetry",
+            "subject": "GPU-99",
+            "node": "node-07",
+            "gpu_count": 1.0,
+            **span,
+            "detail": "no reading since 2026-03-02",
+        },
+        {
+            "kind": "scheduler_count",
+            "subject": "node-03",
+            "node": "node-03",
+            "gpu_count": 8.0,
+            **span,
+            "detail": HOSTILE,
+        },
+    ]
 
 
 def _coverage_by_node(_: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -237,11 +320,19 @@ def _ledger_extent(_: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 QUERIES: Mapping[str, Callable[[Mapping[str, Any]], list[dict[str, Any]]]] = {
-    "ledger_by": _ledger_by, "ledger_series": _ledger_series, "ledger_rates": _ledger_rates, "ledger_tenants": _ledger_tenants,
-    "ledger_extent": _ledger_extent, "gpu_list": _gpu_list, "gpu_timeline": _gpu_timeline, "gpu_readings": _gpu_readings,
-    "finding_list": _finding_list, "findings_by_cause": _findings_by_cause, "inventory_differences": _inventory_differences,
+    "ledger_by": _ledger_by,
+    "ledger_series": _ledger_series,
+    "ledger_rates": _ledger_rates,
+    "ledger_tenants": _ledger_tenants,
+    "ledger_extent": _ledger_extent,
+    "gpu_list": _gpu_list,
+    "gpu_timeline": _gpu_timeline,
+    "gpu_readings": _gpu_readings,
+    "finding_list": _finding_list,
+    "findings_by_cause": _findings_by_cause,
+    "inventory_differences": _inventory_differences,
     "coverage_by_node": _coverage_by_node,
-}  # fmt: skip
+}
 
 _NO_EXTENT = {"from_at": None, "to_at": None, "gpu_count": 0, "node_count": 0, "pool_count": 0, "final_until_at": None}
 

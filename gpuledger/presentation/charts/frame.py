@@ -78,7 +78,7 @@ def finish(chart: Any, paper: Paper) -> Any:
     """The chart with its surroundings in the colours of `paper`; its own background stays transparent."""
     return (
         chart.properties(autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
-        .configure(font=FONT, background="transparent", padding=4)
+        .configure(font=FONT, background="transparent", padding=4, aria=False)
         .configure_view(stroke=None)
         .configure_axis(
             labelColor=paper.muted,

@@ -1,0 +1,1 @@
+"""Messages for people and their systems: built from findings, delivered at least once, recognisable when repeated."""

@@ -1,0 +1,1 @@
+"""Reports: one self-contained HTML file each, with the figures of the pages."""

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+import vl_convert
+
+from gpuledger.model import State, Window
+from gpuledger.presentation.balance import Balance
+from gpuledger.presentation.charts import MAX_POINTS, bars, frame, series, timeline, waterfall
+from gpuledger.presentation.texts import Texts
+from tests.dashboards.recorded import END, HOSTILE, RecordedClient
+
+WEEK = Window(END - timedelta(days=7), END)
+BOUNDS = {"from_at": WEEK.from_at, "to_at": WEEK.to_at}
+EN = Texts("en")
+
+
+def rows(name, **parameters):
+    return RecordedClient().query(name, **parameters).to_pylist()
+
+
+def _waterfall(paper):
+    return waterfall.chart(Balance.of_fleet(rows("ledger_by", by="state", **BOUNDS)), Balance(), EN, paper)
+
+
+def _series(bucket):
+    found = rows("ledger_series", bucket=bucket, timezone="Asia/Shanghai", tenant="", **BOUNDS)
+    return series.chart(found, series.Buckets(WEEK, bucket, "Asia/Shanghai"), EN)
+
+
+def _timeline(part, paper):
+    shared = timeline.Frame(WEEK, "UTC", EN, paper)
+    if part == "states":
+        return frame.finish(timeline.states(rows("gpu_timeline", gpu_uuid="x", **BOUNDS), shared), paper)
+    readings = rows("gpu_readings", gpu_uuid="x", bucket_seconds=1800, **BOUNDS)
+    return frame.finish(getattr(timeline, part)(readings, shared, 1800), paper)
+
+
+CHARTS = {
+    "waterfall": lambda: _waterfall(frame.LIGHT),
+    "waterfall, dark": lambda: _waterfall(frame.DARK),
+    "hours": lambda: _series("hour"),
+    "days": lambda: _series("day"),
+    "tenants": lambda: bars.tenants(rows("ledger_tenants", **BOUNDS), EN),
+    "causes": lambda: bars.causes(rows("findings_by_cause", **BOUNDS), EN),
+    "shares": lambda: bars.state_shares({State.ALLOC_IDLE: 0.25, State.ALLOC_UNKNOWN: 0.75}, EN),
+    "states": lambda: _timeline("states", frame.LIGHT),
+    "activity": lambda: _timeline("activity", frame.DARK),
+    "power": lambda: _timeline("power", frame.LIGHT),
+}
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_every_chart_is_valid_and_draws_without_network(name):
+    spec = CHARTS[name]().to_dict()
+    spec["width"] = 600
+    svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    assert svg.startswith("<svg")
+    assert "NaN" not in svg
+    assert "undefined" not in svg
+
+
+def test_the_waterfall_is_labelled_and_hatches_what_is_not_graded():
+    svg = vl_convert.vegalite_to_svg(_waterfall(frame.LIGHT).to_dict() | {"width": 700}, allowed_base_urls=[])
+    for text in ("Inventory", "10,752 GPU-h", "31.6 %", "Productive"):
+        assert f">{text}" in svg
+    assert svg.count("<linearGradient") == 2
+
+
+def test_changes_are_against_the_period_before():
+    def balance(idle):
+        hours = {"alloc_idle": idle, "alloc_productive": 100 - idle}
+        found = [{"key": s, "state": s, "gpu_hours": h, "provisional_gpu_hours": 0.0} for s, h in hours.items()]
+        return Balance.of_fleet(found)
+
+    datasets = waterfall.chart(balance(30.0), balance(20.0), EN).to_dict()["datasets"].values()
+    lines = {row["label"].strip(): row for table in datasets for row in table if "label" in row}
+    assert lines["Held, idle"]["change"] == "+10.0 pp"
+    assert lines["Productive"]["change"] == "\N{MINUS SIGN}10.0 pp"
+    assert lines["Inventory"]["change"] == ""
+
+
+def test_charts_refuse_what_a_query_should_have_thinned():
+    with pytest.raises(ValueError, match="down-sample"):
+        frame.table([{}] * (MAX_POINTS + 1))
+
+
+def test_a_month_of_days_and_a_week_of_hours_stay_small():
+    for bucket in ("hour", "day"):
+        points = sum(map(len, _series(bucket).to_dict()["datasets"].values()))
+        assert points <= MAX_POINTS
+
+
+def test_hostile_names_are_text_in_svg():
+    tenants = [row for row in rows("ledger_tenants", **BOUNDS) if row["tenant"] == HOSTILE]
+    svg = vl_convert.vegalite_to_svg(bars.tenants(tenants, EN).to_dict() | {"width": 700}, allowed_base_urls=[])
+    assert "<script" not in svg
+    assert "&lt;script" in svg
+
+
+def test_labels_beside_a_stack_never_overlap():
+    wanted = [1.0, 1.1, 1.2, 9.7, 9.8, 9.9]
+    placed = series._spread(wanted, 1.0, 10.0)
+    assert all(later - earlier >= 1.0 - 1e-9 for earlier, later in pairwise(placed))
+    assert placed[-1] <= 9.5
+
+
+def test_slices_of_one_card_lie_above_each_other():
+    def part(slice_id, start, end, share):
+        hours = {"from_at": END + timedelta(hours=start), "until_at": END + timedelta(hours=end)}
+        return {"slice_id": slice_id, "workload_id": "", "share": share, **hours}
+
+    found = [part("a", 0, 4, 0.5), part("b", 0, 2, 0.25), part("c", 1, 3, 0.25), part("d", 2, 4, 0.25)]
+    assert [(row["slice_id"], low) for row, low in timeline._stack(found)] == [
+        ("a", 0.0),
+        ("b", 0.5),
+        ("c", 0.75),
+        ("d", 0.5),
+    ]
+
+
+def test_no_line_crosses_a_gap_in_the_readings():
+    found = rows("gpu_readings", gpu_uuid="x", bucket_seconds=1800, **BOUNDS)
+    shared = timeline.Frame(WEEK, "UTC", EN)
+    points = timeline._points(found, shared, 1800)
+    assert len(points) == len(found) + 1
+    assert [point for point in points if "gpu_util_mean" not in point] == [
+        {"slice_id": "", "bucket_at": "2026-03-11T02:30:00Z"}
+    ]
