@@ -4,7 +4,8 @@
 `live_records(since, until)`; `write` puts records and truth into Parquet files, `serve` shows the pages over HTTP.
 """
 
+from gpuledger.simulate.live import LiveServer, serve
 from gpuledger.simulate.simulation import Simulation, hide, simulate, write
 from gpuledger.simulate.spec import FleetSpec
 
-__all__ = ["FleetSpec", "Simulation", "hide", "simulate", "write"]
+__all__ = ["FleetSpec", "LiveServer", "Simulation", "hide", "serve", "simulate", "write"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 
@@ -12,6 +14,7 @@ from gpuledger.simulate.script import Hold, Job, Mark, Phase, Script, clip_phase
 
 STARTING = Mark("lookalike", "idle_allocation", "starting", "image pull and rendezvous before the pods are ready")
 GOLDEN_RATIO = 0.6180339887498949
+SHORTEST_GAP_MINUTES = 90
 CPU_PART = 0.72
 """Part of a host's CPUs a GPU that training pods ask for."""
 USERS = ("chen.yu", "wang.lei", "li.na", "zhao.min", "alice", "bob", "sun.jie", "zhou.hao", "maria", "wu.tong")
@@ -43,8 +46,8 @@ class Deck:
         self.dealt += 1
         plots = self.repertoire.turn(self.dealt)
         if not self.left.get(plots):
-            self.left[plots] = [plots[index] for index in self.rng.permutation(len(plots))]
-        return self.left[plots].pop()
+            self.left[plots] = list(plots)
+        return self.left[plots].pop(0)
 
     def level(self) -> float:
         """The next quantile (0 to 1), low-discrepancy so that few jobs already follow the curve."""
@@ -52,18 +55,25 @@ class Deck:
         return self.position
 
 
-def fill(script: Script, lane: Lane, deck: Deck) -> None:
-    """Put jobs on `lane` from before the start of the span to the end of the script."""
-    clock = -int(deck.rng.integers(0, 300))
-    while True:
+def fill(script: Script, lanes: Sequence[Lane], deck: Deck) -> None:
+    """Put jobs on `lanes` from before the start of the span to the end of the script, dealing in order of time."""
+    clocks = [(-int(deck.rng.integers(0, 300)), number) for number in range(len(lanes))]
+    heapify(clocks)
+    while clocks:
+        clock, number = heappop(clocks)
+        lane = lanes[number]
         clock = script.usable_from(lane.cards, clock)
-        limit = script.usable_until(lane.cards, clock)
-        if clock >= script.spec.last_minute:
-            return
-        lasting = _lasting(lane, deck, script.spec.end_minute)
-        if limit - clock >= 90:
-            script.jobs.append(_job(script, lane, deck, (clock, min(clock + lasting, limit))))
-        clock = min(clock + lasting, limit) + int(deck.rng.integers(4, 40))
+        if clock < script.spec.last_minute:
+            heappush(clocks, (_next(script, lane, deck, clock), number))
+
+
+def _next(script: Script, lane: Lane, deck: Deck, clock: int) -> int:
+    """Put one job on `lane`, where there is room before the next outage, and say when the lane is free again."""
+    limit = script.usable_until(lane.cards, clock)
+    end = min(clock + _lasting(lane, deck, script.spec.end_minute), limit)
+    if limit - clock >= SHORTEST_GAP_MINUTES:
+        script.jobs.append(_job(script, lane, deck, (clock, end)))
+    return end + int(deck.rng.integers(4, 40))
 
 
 def _lasting(lane: Lane, deck: Deck, span: int) -> int:

@@ -76,6 +76,8 @@ FAMILIES = (
         "DCGM_FI_PROF_PCIE_RX_BYTES", "gauge", "The rate of data received over PCIe (in bytes a second).", "pcie_rx"
     ),
 )
+OWN_TO_A_SLICE = {"fb_free_mib", "fb_used_mib", "gr_ppm", "sm_ppm", "tensor_ppm", "dram_ppm"}
+"""What differs between the slices of a card; of everything else each slice shows the card's."""
 NOT_UNDER_MIG = {
     "DCGM_FI_DEV_GPU_UTIL",
     "DCGM_FI_DEV_MEM_COPY_UTIL",
@@ -143,6 +145,8 @@ class PageMaker:
             return self.script.fleet.host_of(self.script.fleet.devices[device].card).hardware.mem_clock_mhz
         if key == "fb_reserved_mib":
             return FB_RESERVED_MIB
+        if key not in OWN_TO_A_SLICE:
+            device = self.script.fleet.cards[self.script.fleet.devices[device].card].first_device
         column = device - block.devices.start
         if key == "fb_free_mib":
             used = int(block.values["fb_used_mib"][tick, column])

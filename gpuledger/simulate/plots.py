@@ -165,12 +165,12 @@ class Repertoire:
     wasteful: tuple[Plot, ...]
 
     def turn(self, number: int) -> tuple[Plot, ...]:
-        """What the deal of this number is taken from, in rounds of six."""
-        if number % 6 == 2:
+        """What the deal of this number is taken from, in rounds of five."""
+        if number % 5 == 2:
             return self.wasteful
-        return self.deceptive if number % 3 == 1 else self.usual
+        return self.deceptive if number % 5 in (0, 4) else self.usual
 
 
-GANGS = Repertoire((plain, evaluated), (silent, starved), (finished, stalled, hung, lame))
-PACKED = Repertoire((plain, evaluated, evaluated), (silent, starved), (finished, never_used, stalled, hung, crashed))
+GANGS = Repertoire((plain, evaluated), (silent, starved), (hung, finished, stalled, lame))
+PACKED = Repertoire((plain, evaluated, evaluated), (silent, starved), (finished, stalled, never_used, hung, crashed))
 CLEAN = Repertoire((plain, evaluated), (starved, silent), (plain,))

@@ -14,7 +14,7 @@ from gpuledger.simulate.fleet import Host
 from gpuledger.simulate.lanes import Deck, Lane, Request, fill, pods_job
 from gpuledger.simulate.notebooks import Seat, add_notebook
 from gpuledger.simulate.plots import GANGS, PACKED
-from gpuledger.simulate.script import Phase, Quotas, Script
+from gpuledger.simulate.script import Job, Phase, Quotas, Script
 from gpuledger.simulate.services import Service, add_service
 from gpuledger.simulate.spec import FleetSpec
 from gpuledger.simulate.stranding import fill_cpus, strand
@@ -32,10 +32,11 @@ from gpuledger.simulate.waiting import burst, plan_big_only, queue_blocked, sett
 
 GANG_HOSTS = (2, 1, 4, 1, 8, 2, 1)
 GANG_TEAMS = (PRETRAIN, BLOCKED, PRETRAIN, POSTTRAIN, PRETRAIN, POSTTRAIN, PRETRAIN)
-PACKED_LAYOUTS = ((4, 2, 1, 1), (2, 2, 2, 1, 1), (4, 4), (1,) * 8)
+PACKED_LAYOUTS = ((2, 2, 1, 1, 2), (4, 2, 1, 1), (4, 4), (1,) * 8)
 PACKED_TEAMS = (POSTTRAIN, UNDERUSED, BLOCKED, EVALUATION, POSTTRAIN, EVALUATION, POSTTRAIN)
 SERVICE_STYLES = ("concentrated", "spread", "scaled")
 NOTEBOOK_HABITS = ("kept", "returned", "returned", "returned")
+SLICE_HABITS = (*("returned",) * 3, "kept", *("returned",) * 3, "abandoned", "returned", "kept")
 SMALL_FLEET = 8
 
 
@@ -116,23 +117,24 @@ def _break_things(script: Script, roles: Roles, rng: np.random.Generator) -> dic
 
 
 def _train(script: Script, roles: Roles, usable: Mapping[int, tuple[int, ...]]) -> None:
-    gang_deck, packed_deck = Deck(GANGS, script.rng(3)), Deck(PACKED, script.rng(4))
-    for gang, team in zip(roles.gangs, cycle(GANG_TEAMS), strict=False):
-        cards = tuple(card for host in gang for card in host.cards)
-        fill(script, Lane(cards, team, shortest=360, longest=1_800), gang_deck)
-    teams = cycle(PACKED_TEAMS)
+    gangs = [
+        Lane(tuple(card for host in gang for card in host.cards), team, shortest=360, longest=1_800)
+        for gang, team in zip(roles.gangs, cycle(GANG_TEAMS), strict=False)
+    ]
+    fill(script, gangs, Deck(GANGS, script.rng(3)))
+    packed, teams = [], cycle(PACKED_TEAMS)
     for host, layout in zip(roles.packed, cycle(PACKED_LAYOUTS), strict=False):
         left = list(usable[host.index])
         for width in layout:
             own, left = tuple(left[:width]), left[width:]
             if own:
                 team = next(teams)
-                kind = "batch" if team == EVALUATION else "training"
-                fill(script, Lane(own, team, kind=kind), packed_deck)
+                packed.append(Lane(own, team, kind="batch" if team == EVALUATION else "training"))
+    fill(script, packed, Deck(PACKED, script.rng(4)))
 
 
 def _serve(script: Script, hosts: list[Host]) -> None:
-    """Large hosts hold one service; small ones a tidal one on three cards and a steady one on two."""
+    """Large hosts hold one service; small ones a tidal one on two cards and a steady one on three."""
     styles = cycle(SERVICE_STYLES)
     for number, host in enumerate(hosts):
         rng = script.rng(7, host.index)
@@ -140,8 +142,8 @@ def _serve(script: Script, hosts: list[Host]) -> None:
         if host.hardware.model == "H20":
             _offer(script, (team, next(styles)), host.cards, 2, rng)
         else:
-            _offer(script, (team, next(styles)), host.cards[:3], 1, rng)
-            _offer(script, (team, "steady"), host.cards[3:5], 1, rng)
+            _offer(script, (team, next(styles)), host.cards[:2], 1, rng)
+            _offer(script, (team, "steady"), host.cards[2:5], 1, rng)
 
 
 def _offer(script: Script, what: tuple[str, str], cards: tuple[int, ...], gpus: int, rng: np.random.Generator) -> None:
@@ -176,7 +178,7 @@ def _sit_down(script: Script, roles: Roles, rng: np.random.Generator) -> None:
         for card in host.cards
         for number, part in enumerate(script.fleet.cards[card].slices)
     )
-    for seat, habit in zip(seats, cycle(("returned", "kept", "returned", "returned", "abandoned")), strict=False):
+    for seat, habit in zip(seats, cycle(SLICE_HABITS), strict=False):
         add_notebook(script, (NOTEBOOKS, EVALUATION)[seat.card % 2], seat, rng, habit)
 
 
@@ -188,17 +190,34 @@ def busy(script: Script) -> None:
         want = Request(host.cards, teams[host.index % 2], "training", "pretraining", "alice")
         shape = shapes.training(float(rng.uniform(0.62, 0.85)), 0.7)
         job = pods_job(script, want, (-700, -600, -595, last), (Phase(-595, last, shape),))
-        holds = [
-            replace(hold, slice_index=number, share=part.share)
-            for hold in job.holds
-            for number, part in enumerate(script.fleet.cards[hold.card or 0].slices)
-        ]
-        script.jobs.append(replace(job, holds=tuple(holds)) if holds else job)
+        script.jobs += _by_slice(script, job) if host.hardware.is_mig else [job]
     script.quotas = Quotas(
         {team: 8.0 * sum(host.index % 2 == number for host in script.fleet.hosts) for number, team in enumerate(teams)},
         None,
         None,
     )
+
+
+def _by_slice(script: Script, job: Job) -> list[Job]:
+    """One job for each slice of the cards that `job` would hold whole."""
+    jobs = []
+    for hold in job.holds:
+        for number, part in enumerate(script.fleet.cards[hold.card or 0].slices):
+            name = script.next_id(job.team, "training")
+            cpu, memory = int(hold.cpu_milli * part.share), int(hold.memory_mib * part.share)
+            own = replace(hold, pod=f"{name}-0", slice_index=number, share=part.share, cpu_milli=cpu, memory_mib=memory)
+            jobs.append(
+                replace(
+                    job,
+                    workload_id=name,
+                    num_gpu=1,
+                    gpu_milli=int(part.share * 1000),
+                    cpu_milli=cpu,
+                    memory_mib=memory,
+                    holds=(own,),
+                )
+            )
+    return jobs
 
 
 SCENARIOS: Mapping[str, Callable[[Script], None]] = {"mixed": mixed, "busy": busy}

@@ -18,12 +18,11 @@ CPU_PODS = 4
 
 def strand(script: Script, host: Host, rng: np.random.Generator) -> None:
     """Small jobs hold five to seven cards and leave one to three that no whole-node pod can use."""
-    layout = LAYOUTS[host.index % len(LAYOUTS)]
-    deck = Deck(CLEAN, rng)
-    cards = list(host.cards)
-    for number, width in enumerate(layout):
+    lanes, cards = [], list(host.cards)
+    for number, width in enumerate(LAYOUTS[host.index % len(LAYOUTS)]):
         own, cards = tuple(cards[:width]), cards[width:]
-        fill(script, Lane(own, (BLOCKED, POSTTRAIN)[number % 2], shortest=600, longest=2_400), deck)
+        lanes.append(Lane(own, (BLOCKED, POSTTRAIN)[number % 2], shortest=600, longest=2_400))
+    fill(script, lanes, Deck(CLEAN, rng))
 
 
 def fill_cpus(script: Script, host: Host, rng: np.random.Generator) -> None:

@@ -109,7 +109,7 @@ class Telemetry:
         dram = np.clip(shape["dram"] * gain * (1 + 0.08 * noise[2]), 0.0, 0.95)
         tensor = np.clip(sm * shape["tensor"] * (1 + 0.05 * noise[3]), 0.0, 0.95)
         effort = 0.02 + 0.006 * noise[3] + 0.03 * (shape["fb"] > CONTEXT_FB_RATIO)
-        effort = np.clip(effort + shape["util_power"] * util + 0.9 * sm, 0.0, 1.0)
+        effort = np.clip(effort + shape["util_power"] * util + 0.8 * sm, 0.0, 1.0)
         effort = self._cards_effort(effort, devices)
         profiled = np.where(shape["is_silent"], np.float32(0), np.float32(MILLIONTHS))
         total = self._fb_mib[own] - FB_RESERVED_MIB
