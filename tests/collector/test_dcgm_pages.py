@@ -271,6 +271,16 @@ def test_a_timestamp_counts_within_the_skew():
     assert only('DCGM_FI_DEV_GPU_UTIL{UUID="G"} 1 999999999999999999').ts == NOW
 
 
+def test_a_target_of_churning_pods_is_bounded_and_every_card_keeps_a_value():
+    target = Target(max_series=100)
+    lines = [f'DCGM_FI_DEV_GPU_UTIL{{UUID="G{n % 8}",exported_pod="p{n}"}} {n % 8}' for n in range(1000)]
+    for _ in range(2):
+        observation = parse(page(*lines), NOW, target)
+        assert [reading.gpu_util_ratio for reading in observation.readings] == [n / 100 for n in range(8)]
+        assert target.uncached_series == 900
+        assert sum(holding.share for holding in observation.holdings) == pytest.approx(8)
+
+
 def test_the_exporters_own_pod_holds_nothing():
     known = 'DCGM_FI_DEV_GPU_UTIL{UUID="A",namespace="m",pod="exp",exported_namespace="n",exported_pod="p"} 1'
     same = 'DCGM_FI_DEV_GPU_UTIL{UUID="B",namespace="m",pod="exp"} 1'

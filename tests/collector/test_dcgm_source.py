@@ -49,10 +49,10 @@ def test_a_configured_node_is_the_node(target, now):
 
 
 def test_a_slow_target_costs_its_deadline(target, now):
-    target.page, target.delay = PAGE, 1.0
+    target.page, target.delay = PAGE, 3.0
     started = time.monotonic()
     assert failed(DcgmSource(target.url, node="n", timeout_seconds=0.2), now) == ("n", "no answer within 0.2 s")
-    assert time.monotonic() - started < 0.9
+    assert time.monotonic() - started < 2
 
 
 def test_a_dripping_target_costs_its_deadline_too(target, now):
@@ -60,7 +60,7 @@ def test_a_dripping_target_costs_its_deadline_too(target, now):
     started = time.monotonic()
     _, error = failed(DcgmSource(target.url, node="n", timeout_seconds=0.3), now)
     assert error == "no whole page within 0.3 s"
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 3
 
 
 def test_a_page_cut_off_on_the_way_is_a_failed_read(target, now):

@@ -131,12 +131,11 @@ def test_a_sliced_card(source, now):
     assert {part.gpu_uuid for part in (small, large)} == {card.gpu_uuid}
 
 
-def test_activity_needs_no_second_wait(source, now):
+def test_activity_takes_one_more_sample_a_pass(source, nvml_stub, now):
     nvml = source()
-    nvml.read(now)
-    started = time.monotonic()
-    assert nvml.read(now).readings[0].sm_active_ratio == 0.63
-    assert time.monotonic() - started < 0.1
+    for samples in (2, 3, 4):
+        assert nvml.read(now).readings[0].sm_active_ratio == 0.63
+        assert nvml_stub.calls("nvmlGpmSampleGet", 0) == samples
 
 
 def test_without_permission_for_activity_the_rest_is_read(source, now):
@@ -184,13 +183,13 @@ def test_waiting_grows_while_it_keeps_failing_and_starts_over_after_success(sour
 
 
 def test_a_hung_card_costs_one_read_and_is_then_left_out(source, nvml_stub, now):
-    nvml = source(timeout_seconds=1.0)
+    nvml = source(timeout_seconds=3.0)
     nvml.read(now)
     nvml_stub.scenario("hang.1 1")
     started = time.monotonic()
     (read,) = nvml.read(now).reads
-    assert time.monotonic() - started < 2.5
-    assert (read.ok, read.error) == (False, f"no answer within 1 s, hung at {CARD.format(1)}")
+    assert time.monotonic() - started < 6
+    assert (read.ok, read.error) == (False, f"no answer within 3 s, hung at {CARD.format(1)}")
     observation = nvml.read(now + timedelta(seconds=5))
     assert [reading.gpu_uuid for reading in observation.readings] == [CARD.format(0)]
     assert (observation.reads[0].ok, observation.reads[0].device_count) == (True, 1)
