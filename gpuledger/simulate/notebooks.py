@@ -38,25 +38,36 @@ def local_days(script: Script, opens: int, closes: int) -> list[tuple[int, int]]
 
 
 def add_notebook(script: Script, team: str, seat: Seat, rng: np.random.Generator, habit: str) -> None:
-    """A notebook on `seat`.
-
-    `habit` is `returned` (ended each evening), `kept` (held over night), `abandoned` or `hidden`.
-    """
-    opens, closes = 540 + int(rng.integers(0, 60)), 1_140 + int(rng.integers(0, 120))
-    days = local_days(script, opens, closes)
-    user = str(rng.choice(USERS))
+    """A notebook on `seat`; `habit` is `returned` (ended each evening), `kept` (held over night) or `abandoned`."""
+    days = _office_days(script, rng)
+    who = (team, str(rng.choice(USERS)))
     if habit == "returned":
         for begin, end in days:
-            _one(script, (team, user), seat, (begin, end), _day(rng, begin, end))
+            _one(script, who, seat, (begin, end), _day(rng, begin, end))
         return
-    begin, last = -int(rng.integers(60, 600)), script.spec.last_minute
-    if habit == "abandoned":
-        phases = [Phase(begin, last, shapes.idle(0.0), ABANDONED)]
-    elif habit == "hidden":
-        phases = [Phase(begin, last, shapes.idle(0.1), HIDDEN)]
-    else:
-        phases = _kept(rng, days)
-    _one(script, (team, user), seat, (begin, last), phases)
+    span = (-int(rng.integers(60, 600)), script.spec.last_minute)
+    phases = [Phase(*span, shapes.idle(0.0), ABANDONED)] if habit == "abandoned" else _kept(rng, days)
+    _one(script, who, seat, span, phases)
+
+
+def add_classroom(script: Script, team: str, card: int, rng: np.random.Generator) -> None:
+    """Four notebooks that share a card's time: three people who work in step, and one who never does.
+
+    All keep their notebooks over night. By day the idle one cannot be told from the others: a card has one set of
+    counters.
+    """
+    days = _office_days(script, rng)
+    span = (-int(rng.integers(60, 600)), script.spec.last_minute)
+    together = _kept(rng, days)
+    nights = [phase for phase in together if phase.mark == NIGHT_HELD]
+    alone = sorted([*nights, *(Phase(*day, shapes.idle(0.1), HIDDEN) for day in days)], key=lambda phase: phase.start)
+    for part in range(4):
+        seat = Seat(card, 0.25, None, paints=part == 0)
+        _one(script, (team, USERS[part]), seat, span, alone if part == 3 else together)
+
+
+def _office_days(script: Script, rng: np.random.Generator) -> list[tuple[int, int]]:
+    return local_days(script, 540 + int(rng.integers(0, 60)), 1_140 + int(rng.integers(0, 120)))
 
 
 def _kept(rng: np.random.Generator, days: list[tuple[int, int]]) -> list[Phase]:

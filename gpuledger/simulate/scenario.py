@@ -12,7 +12,7 @@ from gpuledger.errors import BadInput
 from gpuledger.simulate import faults, shapes
 from gpuledger.simulate.fleet import Host
 from gpuledger.simulate.lanes import Deck, Lane, Request, fill, pods_job
-from gpuledger.simulate.notebooks import Seat, add_notebook
+from gpuledger.simulate.notebooks import Seat, add_classroom, add_notebook
 from gpuledger.simulate.plots import GANGS, PACKED
 from gpuledger.simulate.script import Job, Phase, Quotas, Script
 from gpuledger.simulate.services import Service, add_service
@@ -112,7 +112,7 @@ def _break_things(script: Script, roles: Roles, rng: np.random.Generator) -> dic
         faults.poison_card(script, host, 5, rng, 0.6 + 0.05 * number)
     host = roles.serving[-1]
     faults.repair(script, host, host.cards if script.spec.nodes >= 2 * SMALL_FLEET else host.cards[7:], rng)
-    faults.mute_exporter(script, roles.serving[0], rng)
+    faults.mute_exporter(script, roles.cpu_full[0], rng)
     return usable
 
 
@@ -169,9 +169,7 @@ def _sit_down(script: Script, roles: Roles, rng: np.random.Generator) -> None:
             continue
         for card in host.cards[5:7]:
             add_notebook(script, NOTEBOOKS, Seat(card, 1.0), rng, next(habits))
-        for part in range(4):
-            habit = ("kept", "kept", "hidden", "kept")[part]
-            add_notebook(script, NOTEBOOKS, Seat(host.cards[7], 0.25, None, paints=part == 0), rng, habit)
+        add_classroom(script, NOTEBOOKS, host.cards[7], rng)
     seats = (
         Seat(card, part.share, number)
         for host in roles.sliced
