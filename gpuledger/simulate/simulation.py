@@ -94,7 +94,7 @@ class Simulation:
             raise BadInput("until", "must be at least a minute after since")
         work = self._work
         return {
-            "asset": work.assets(end),
+            "asset": work.assets(end, begin),
             "workload": work.workloads(end, begin),
             "allocation": work.allocations(end, begin),
             "condition": work.conditions(end, begin),

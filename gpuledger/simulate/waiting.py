@@ -29,10 +29,11 @@ def plan_big_only(script: Script, rng: np.random.Generator) -> None:
 def settle_quotas(script: Script) -> None:
     """Size each team's quota by what it runs, give what is left to one that needs little, and block another."""
     end = script.spec.end_minute
-    nominal = {team.name: _fitting(team_steps(script, team.name, 0, end)) for team in TEAMS}
-    nominal[BLOCKED] = _peak(team_steps(script, BLOCKED, 0, end))
+    steps = {team.name: team_steps(script, team.name, 0, end) for team in TEAMS}
+    nominal = {team: _fitting(own) for team, own in steps.items() if own.running.any()}
+    nominal[BLOCKED] = _peak(steps[BLOCKED])
     others = sum(gpus for team, gpus in nominal.items() if team != UNDERUSED)
-    peak = _peak(team_steps(script, UNDERUSED, 0, end))
+    peak = _peak(steps[UNDERUSED])
     nominal[UNDERUSED] = float(max(len(script.fleet.cards) - others, ceil(2.5 * max(peak, 2.0))))
     script.quotas = Quotas(nominal, UNDERUSED, BLOCKED)
 
@@ -70,7 +71,7 @@ def _wait_small(script: Script, span: tuple[int, int], extra: float, rng: np.ran
 
 def burst(script: Script, rng: np.random.Generator) -> None:
     """About every second day the evaluation team asks for more than its quota, for an hour or so."""
-    nominal = script.quotas.nominal[EVALUATION]
+    nominal = script.quotas.nominal.get(EVALUATION, 1.0)
     quiet = _quiet(script)
     for begin, end in quiet[:: max(1, len(quiet) // max(1, script.spec.days // 2))]:
         span = (begin + 20, min(end - 10, begin + 20 + int(rng.integers(50, 80))))

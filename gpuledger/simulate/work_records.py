@@ -24,6 +24,7 @@ from gpuledger.model import (
 )
 from gpuledger.simulate.demand import team_steps
 from gpuledger.simulate.faults import SPARE_SINCE
+from gpuledger.simulate.fleet import Card
 from gpuledger.simulate.script import Hold, Job, Outage, Script
 from gpuledger.simulate.services import SHANGHAI_OFFSET_MINUTES
 from gpuledger.simulate.shapes import daylight
@@ -32,6 +33,7 @@ from gpuledger.simulate.teams import COHORT, DIVISIONS, SCHEDULER, TEAMS
 
 LOAD_MINUTES = 5
 KEPT_ON_REPAIR = "under_repair"
+ASSET_LIFE = ("in_service", "under_repair", "in_service")
 
 
 class WorkRecords:
@@ -45,31 +47,35 @@ class WorkRecords:
         """The instant of `minute` when it has come by `now`."""
         return None if minute is None or minute > now else self.spec.instant(minute)
 
-    def assets(self, now: int) -> pa.Table:
-        """Every card from the start of the span; a repair is a dated row between two rows in service."""
-        fleet = self.script.fleet
+    def assets(self, now: int, since: int | None = None) -> pa.Table:
+        """Every card from the start of the span; a repair is a dated row between two rows in service.
+
+        With `since`, only the rows that began or ended after it.
+        """
         repairs = {c: o for o in self.script.outages if o.condition == KEPT_ON_REPAIR for c in o.cards}
         rows = []
-        for card in fleet.cards:
-            host, repair = fleet.hosts[card.host], repairs.get(card.index)
-            stages = [("in_service", 0)]
-            if repair:
-                stages += [("under_repair", repair.start), ("in_service", repair.end)]
-            come = [(status, minute) for status, minute in stages if minute <= now]
-            for number, (status, minute) in enumerate(come):
-                rows.append(
-                    Asset(
-                        gpu_uuid=card.gpu_uuid,
-                        node=host.name,
-                        slot=card.slot,
-                        model=host.hardware.model,
-                        pool=host.hardware.pool,
-                        status=status,
-                        from_at=self.spec.instant(minute),
-                        until_at=self.spec.instant(come[number + 1][1]) if number + 1 < len(come) else None,
-                    )
-                )
+        for card in self.script.fleet.cards:
+            repair = repairs.get(card.index)
+            edges = [0] if repair is None else [0, repair.start, repair.end]
+            come = [edge for edge in edges if edge <= now]
+            for number, edge in enumerate(come):
+                until = come[number + 1] if number + 1 < len(come) else None
+                if since is None or edge > since or (until or 0) > since:
+                    rows.append(self._asset(card, ASSET_LIFE[number], edge, until))
         return to_table("asset", rows)
+
+    def _asset(self, card: Card, status: str, begin: int, until: int | None) -> Asset:
+        host = self.script.fleet.hosts[card.host]
+        return Asset(
+            gpu_uuid=card.gpu_uuid,
+            node=host.name,
+            slot=card.slot,
+            model=host.hardware.model,
+            pool=host.hardware.pool,
+            status=status,
+            from_at=self.spec.instant(begin),
+            until_at=None if until is None else self.spec.instant(until),
+        )
 
     def nodes(self) -> pa.Table:
         """Every host."""
@@ -233,7 +239,7 @@ class WorkRecords:
                 "queue": pa.array([team.name] * rows),
                 "tenant": pa.array([team.name] * rows),
                 "duration_seconds": pa.array(np.diff(steps.minutes) * 60.0),
-                "nominal_gpus": pa.array(np.full(rows, self.script.quotas.nominal.get(team.name, 0.0))),
+                "nominal_gpus": pa.array([self.script.quotas.nominal.get(team.name)] * rows, pa.float64()),
                 "running_gpus": pa.array(steps.running[:-1]),
                 "pending_gpus": pa.array(steps.pending[:-1]),
             }

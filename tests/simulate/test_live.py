@@ -52,7 +52,7 @@ def _merge(frames: list[pl.DataFrame], key: list[str]) -> pl.DataFrame:
     return pl.concat(frames).unique(key, keep="last", maintain_order=True).sort(key)
 
 
-@pytest.mark.parametrize("record", ["workload", "allocation", "condition"])
+@pytest.mark.parametrize("record", ["workload", "allocation", "condition", "asset"])
 def test_back_fill_and_live_records_together_are_the_longer_back_fill(record: str, collect) -> None:
     """Posting an hour at a time gives, at the end, the state that a back-fill made then would give."""
     simulation = simulate(FleetSpec(nodes=8, days=2, seed=4))
@@ -60,6 +60,7 @@ def test_back_fill_and_live_records_together_are_the_longer_back_fill(record: st
         "workload": ["workload_id"],
         "allocation": ["allocation_id"],
         "condition": ["subject", "condition", "from_at"],
+        "asset": ["gpu_uuid", "from_at"],
     }[record]
     end = simulation.spec.end_at
     frames = [pl.DataFrame(pl.from_arrow(collect(simulation)[record]))]
@@ -67,7 +68,12 @@ def test_back_fill_and_live_records_together_are_the_longer_back_fill(record: st
         news = simulation.live_records(end + timedelta(hours=hour), end + timedelta(hours=hour + 1))
         frames.append(pl.DataFrame(pl.from_arrow(news[record])))
     work, minute = simulation._work, simulation.spec.end_minute + 1440
-    whole = {"workload": work.workloads, "allocation": work.allocations, "condition": work.conditions}[record](minute)
+    whole = {
+        "workload": work.workloads,
+        "allocation": work.allocations,
+        "condition": work.conditions,
+        "asset": work.assets,
+    }[record](minute)
     assert _merge(frames, key).equals(pl.DataFrame(pl.from_arrow(whole)).sort(key))
 
 
