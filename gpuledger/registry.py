@@ -32,6 +32,10 @@ REPORTS: Mapping[str, str] = {
     "weekly": "reports.weekly:WeeklyReport",
 }
 
+MAILERS: Mapping[str, str] = {
+    "outbox": "alerts.mailer:Mailer",
+}
+
 CHANNELS: Mapping[str, str] = {
     "webhook": "alerts.channels.webhook:WebhookChannel",
 }
@@ -49,6 +53,7 @@ TABLES: Mapping[str, Mapping[str, str]] = {
     "rules": RULES,
     "recommenders": RECOMMENDERS,
     "reports": REPORTS,
+    "mailers": MAILERS,
     "channels": CHANNELS,
     "importers": IMPORTERS,
 }

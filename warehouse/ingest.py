@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -78,7 +77,6 @@ def committed(cursor: duckdb.DuckDBPyConnection, batch_id: str) -> IngestResult 
 def store(cursor: duckdb.DuckDBPyConnection, result: IngestResult, rows: pl.DataFrame, committed_at: Any) -> None:
     """Write the rows and the batch's journal entry in one transaction."""
     kind = RECORDS[result.record]
-    digest = hashlib.sha256(rows.hash_rows(seed=0).to_numpy().tobytes()).hexdigest()[:16] if rows.height else ""
     cursor.execute("begin")
     try:
         if rows.height:
@@ -89,11 +87,10 @@ def store(cursor: duckdb.DuckDBPyConnection, result: IngestResult, rows: pl.Data
                 _replace(cursor, kind)
             cursor.unregister("staged")
         cursor.execute(
-            "insert into batch values ($batch_id, $record, $digest, $accepted, $rejected, $committed_at)",
+            "insert into batch values ($batch_id, $record, $accepted, $rejected, $committed_at)",
             {
                 "batch_id": result.batch_id,
                 "record": result.record,
-                "digest": digest,
                 "accepted": result.accepted,
                 "rejected": result.rejected_count,
                 "committed_at": committed_at,

@@ -1,6 +1,6 @@
 """Builds the ledger: every share of every GPU-minute of a window into exactly one state (algorithms.md, section 0).
 
-The rules are in `sql/ledger/`, one statement a file, run in the order of `STEPS` by one writer in one transaction a day.
+The rules are in `sql/ledger/`, one statement a file, run in the order of `STEPS`, one transaction a day.
 """
 
 from __future__ import annotations
@@ -49,9 +49,11 @@ def _run(cursor: duckdb.DuckDBPyConnection, name: str, **parameters: Any) -> Non
 
 def refresh_inventory(cursor: duckdb.DuckDBPyConnection) -> None:
     """Infer the inventory anew where none is declared, and name the model of every card canonically."""
+    declared = cursor.execute("select 1 from asset where origin <> 'inferred' limit 1").fetchone()
     cursor.execute("begin")
     _run(cursor, "forget_inferred_assets")
-    _run(cursor, "infer_assets")
+    if declared is None:
+        _run(cursor, "infer_assets")
     cursor.execute("commit")
     names = [row[0] for row in cursor.execute("select distinct model from asset where model is not null").fetchall()]
     alias = {"name": pa.array(names, pa.string()), "model": pa.array(map(canonical_model, names), pa.string())}
@@ -63,7 +65,7 @@ def refresh_inventory(cursor: duckdb.DuckDBPyConnection) -> None:
 def build_day(cursor: duckdb.DuckDBPyConnection, day: Window, final_before_at: datetime, until_at: datetime) -> int:
     """Rebuild the whole hours of `day`, leaving out what lies after `until_at`. Gives the number of spans written."""
     written = {"from_at": day.from_at, "to_at": min(day.to_at, until_at)}
-    context = {"from_at": day.from_at - CONTEXT, "to_at": written["to_at"] + CONTEXT}
+    context = {"from_at": day.from_at - CONTEXT, "to_at": min(day.to_at + CONTEXT, until_at)}
     for step in STEPS:
         _run(cursor, step, **context)
     cursor.execute("begin")
@@ -95,14 +97,3 @@ def audit(cursor: duckdb.DuckDBPyConnection, window: Window, names: Sequence[str
         query = queries.find(name)
         found += len(cursor.execute(query.sql, {"from_at": window.from_at, "to_at": window.to_at}).fetchall())
     return found
-
-
-def build(
-    cursor: duckdb.DuckDBPyConnection, window: Window, *, final_before_at: datetime, until_at: datetime
-) -> LedgerBuild:
-    """Rebuild every hour that `window` touches, day by day, and audit the result."""
-    refresh_inventory(cursor)
-    hours = window.whole_hours()
-    spans = sum(build_day(cursor, day, final_before_at, until_at) for day in hours.days() if day.from_at < until_at)
-    compare_inventory(cursor, min(hours.to_at, until_at))
-    return LedgerBuild(hours, spans, audit(cursor, hours))

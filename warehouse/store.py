@@ -128,15 +128,24 @@ class Warehouse:
 
         Default: the window's end or the last evidence, whichever is later.
         """
-        until_at = until_at or max(window.to_at, self.evidence_extent(default=window).to_at)
+        horizon = until_at or max(window.to_at, self.evidence_extent(default=window).to_at)
         final_before_at = self._clock.now() - timedelta(minutes=self._settings.lateness_minutes)
+        hours, spans = window.whole_hours(), 0
+        for day in hours.days():
+            if day.from_at < horizon:
+                with self.writing() as cursor:  # a turn for each day: batches come in between
+                    ledger.refresh_inventory(cursor)
+                    spans += ledger.build_day(cursor, day, final_before_at, horizon)
         with self.writing() as cursor:
-            return ledger.build(cursor, window, final_before_at=final_before_at, until_at=until_at)
+            ledger.compare_inventory(cursor, min(hours.to_at, horizon))
+            return LedgerBuild(hours, spans, ledger.audit(cursor, hours))
 
     def evidence_extent(self, *, default: Window) -> Window:
         """The span of time that records speak of; `default` for an empty warehouse."""
         row = self.query("evidence_extent").to_pylist()[0]
-        return Window(row["from_at"], row["to_at"]) if row["from_at"] is not None else default
+        if row["from_at"] is None or row["from_at"] >= row["to_at"]:
+            return default
+        return Window(row["from_at"], row["to_at"])
 
     def save_findings(self, analyzer: str, found: Sequence[Finding]) -> None:
         """Replace the stored findings of `analyzer`."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import structlog
 
 from gpuledger.app.metrics import ServiceMetrics
@@ -16,7 +18,7 @@ from gpuledger.app.parameters import window as read_window
 from gpuledger.clock import Clock, SystemClock
 from gpuledger.config import Settings
 from gpuledger.errors import BadInput, GpuledgerError, RuleError
-from gpuledger.model import Finding, Recommendation, Window
+from gpuledger.model import RECORDS, Finding, Recommendation, Window
 from gpuledger.registry import REPORTS, RULES, resolve
 from warehouse import IngestResult, Warehouse
 from warehouse.ledger import AUDITS, LedgerBuild
@@ -25,6 +27,32 @@ from warehouse.state import StateStore
 log = structlog.get_logger("gpuledger.service")
 
 _JSON_COLUMNS = ("evidence", "action_params", "guardrails", "expected_gain", "data_quality")
+
+
+class Dirt:
+    """The earliest instant for which readings came since the ledger was built over it, and when they came."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._from_at: datetime | None = None
+        self._marked_at: datetime | None = None
+
+    def add(self, from_at: datetime, now: datetime) -> None:
+        """Readings from `from_at` on came at `now`."""
+        with self._lock:
+            self._from_at = min(from_at, self._from_at or from_at)
+            self._marked_at = now
+
+    def take(self, now: datetime, open_from_at: datetime | None, quiet: timedelta) -> datetime | None:
+        """The earliest dirty instant, then forgotten; None while a back-fill of closed hours is still coming in."""
+        with self._lock:
+            if self._from_at is None or self._marked_at is None:
+                return None
+            is_closed = open_from_at is None or self._from_at < open_from_at
+            if is_closed and now - self._marked_at < quiet:
+                return None
+            taken, self._from_at = self._from_at, None
+            return taken
 
 
 class Service:
@@ -36,6 +64,7 @@ class Service:
         self.settings = settings
         self.clock = clock or SystemClock()
         self.metrics = ServiceMetrics()
+        self.dirt = Dirt()
 
     @classmethod
     def open(cls, settings: Settings, clock: Clock | None = None) -> Service:
@@ -61,12 +90,16 @@ class Service:
             self.metrics.rows.labels(record).inc(result.accepted)
             for field, count in result.rejected_by_field.items():
                 self.metrics.rejected.labels(record, field).inc(count)
+            if RECORDS[record].is_stream and result.accepted:
+                self.dirt.add(pc.min(table[RECORDS[record].time_column]).as_py(), self.clock.now())
         return result
 
     def evidence(self) -> Window | None:
         """The span of time that records speak of; None for an empty warehouse."""
         row = self.query("evidence_extent").to_pylist()[0]
-        return Window(row["from_at"], row["to_at"]) if row["from_at"] is not None else None
+        if row["from_at"] is None or row["from_at"] >= row["to_at"]:
+            return None
+        return Window(row["from_at"], row["to_at"])
 
     def window(self, from_text: Any, to_text: Any) -> Window:
         """The window between two texts, by default all that records speak of."""

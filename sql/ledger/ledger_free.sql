@@ -1,7 +1,7 @@
 -- name: ledger_free()!
 -- What is left of each card in each piece: unavailable, spare, or free; and for a free share whether any wanted shape could use it.
 -- Grain: one row per card and piece that is not wholly held.
--- Reads: ledger_slot, ledger_piece, ledger_hold, node, allocation, workload
+-- Reads: ledger_slot, ledger_hold, node, allocation, workload, model_alias
 -- Writes: ledger_free
 -- Units: share of a physical GPU
 -- Ignores: quota and priority: only whether a shape fits on the node. Wanted shapes are those pending when the piece begins; if none, every class with 1 % or more of the GPUs requested in the 28 days before.
@@ -58,6 +58,7 @@ capacity as (
         free_nodes.node,
         free_nodes.from_at,
         free_nodes.model,
+        coalesce(model_alias.model, free_nodes.model) as canonical_model,
         free_nodes.free_millis,
         known.gpu_count,
         known.cpu_milli as node_cpu_milli,
@@ -70,6 +71,7 @@ capacity as (
         from node
         group by node
     ) as known using (node)
+    left join model_alias on free_nodes.model = model_alias.name
     left join occupied on free_nodes.node = occupied.node and free_nodes.from_at = occupied.from_at
 ),
 
@@ -113,7 +115,10 @@ shapes as (
         capacity.from_at,
         wanted.gpu_milli,
         case
-            when wanted.model_set is not null and not list_contains(string_split(wanted.model_set, '|'), capacity.model) then 1
+            when
+                wanted.model_set is not null
+                and not list_has_any(string_split(wanted.model_set, '|'), [capacity.model, capacity.canonical_model])
+                then 1
             when wanted.num_gpu > capacity.gpu_count or wanted.cpu_milli > capacity.node_cpu_milli or wanted.memory_mib > capacity.node_memory_mib then 2
             when len(list_filter(capacity.free_millis, lambda milli: milli >= wanted.gpu_milli)) < wanted.num_gpu then 5
             when wanted.cpu_milli > capacity.cpu_free_milli then 3

@@ -1,6 +1,6 @@
 -- name: ledger_judged()!
--- The state of each held piece: idle stretches of 30 min, standstills of 10 min on all ranks, hourly grade, coverage.
--- Grain: one row per hold and minute piece.
+-- The state of each held stretch of minutes: idle stretches of 30 min, standstills of 10 min on all ranks, hourly grade, coverage.
+-- Grain: one row per hold and run of minutes within an hour throughout which nothing changes.
 -- Reads: ledger_piece
 -- Writes: ledger_judged
 -- Units: share of a physical GPU, seconds, ratios
@@ -50,14 +50,24 @@ bounded as (
                 or epoch(first_at - lag(case when run_kind is not null then last_at end ignore nulls) over of_hold) > 3 * interval_seconds
                 then 1
             else 0
-        end as is_new_run
+        end as is_new_run,
+        coalesce(
+            (run_kind, hour_at, from_at, share, signal, is_shared, is_power_checked, is_contradicted, is_before_ready, is_in_grace, is_floor)
+            is distinct from
+            lag((run_kind, hour_at, until_at, share, signal, is_shared, is_power_checked, is_contradicted, is_before_ready, is_in_grace, is_floor)) over of_hold,
+            true
+        )::integer as is_new_span
     from kinds
     window of_hold as (partition by hold order by from_at)
 ),
 
 numbered as (
-    select *, sum(is_new_run) over (partition by hold order by from_at rows unbounded preceding) as run
+    select
+        *,
+        sum(is_new_run) over so_far as run,
+        sum(greatest(is_new_span, is_new_run)) over so_far as span
     from bounded
+    window so_far as (partition by hold order by from_at rows unbounded preceding)
 ),
 
 runs as (
@@ -71,11 +81,41 @@ runs as (
     group by hold, run
 ),
 
+-- Everything that decides a state is the same throughout a span, but for the run that it belongs to.
+spans as (
+    select
+        hold,
+        span,
+        any_value(run) as run,
+        any_value(run_kind) as run_kind,
+        any_value(hour_at) as hour_at,
+        min(from_at) as from_at,
+        max(until_at) as until_at,
+        any_value(share) as share,
+        any_value(signal) as signal,
+        any_value(is_shared) as is_shared,
+        any_value(is_power_checked) as is_power_checked,
+        any_value(is_contradicted) as is_contradicted,
+        any_value(is_before_ready) as is_before_ready,
+        any_value(is_in_grace) as is_in_grace,
+        any_value(is_floor) as is_floor,
+        any_value(coverage_ratio) as coverage_ratio,
+        any_value(hour_sm_active_ratio) as hour_sm_active_ratio,
+        sum(piece_seconds) as span_seconds,
+        coalesce(sum(piece_seconds) filter (where read_seconds > 0), 0) / 60 as observed_minutes,
+        sum(gpu_util_ratio * piece_seconds) / sum(piece_seconds) filter (where gpu_util_ratio is not null) as gpu_util_ratio,
+        sum(sm_active_ratio * piece_seconds) / sum(piece_seconds) filter (where sm_active_ratio is not null) as sm_active_ratio,
+        sum(fb_used_ratio * piece_seconds) / sum(piece_seconds) filter (where fb_used_ratio is not null) as fb_used_ratio,
+        sum(power_watts * piece_seconds) / sum(piece_seconds) filter (where power_watts is not null) as power_watts
+    from numbered
+    group by hold, span
+),
+
 judged as (
     select
-        numbered.*,
+        spans.*,
         runs.kind_of_run,
-        numbered.run_kind is null and numbered.from_at < runs.run_until_at as is_bridged,
+        spans.run_kind is null and spans.from_at < runs.run_until_at as is_bridged,
         case
             when is_before_ready then 'alloc_starting'
             when run_kind is null or coverage_ratio < 0.5 then 'alloc_unknown'
@@ -88,8 +128,8 @@ judged as (
             when hour_sm_active_ratio < 0.5 then 'alloc_low'
             else 'alloc_productive'
         end as state
-    from numbered
-    inner join runs on numbered.hold = runs.hold and numbered.run = runs.run
+    from spans
+    inner join runs on spans.hold = runs.hold and spans.run = runs.run
 )
 
 select
@@ -97,10 +137,10 @@ select
     hour_at,
     from_at,
     until_at,
-    piece_seconds,
-    read_seconds,
+    span_seconds,
     share,
     state,
+    observed_minutes,
     gpu_util_ratio,
     sm_active_ratio,
     fb_used_ratio,

@@ -6,53 +6,10 @@
 -- Units: GPU-hours = share x length; ratios and watts are means over the observed minutes
 -- Ignores: pieces outside the window, which were only context.
 insert into state_span by name
-with bounded as (
+with held as (
     select
-        *,
-        case
-            when
-                from_at is distinct from lag(until_at) over of_hour
-                or state is distinct from lag(state) over of_hour
-                or activity is distinct from lag(activity) over of_hour
-                or basis is distinct from lag(basis) over of_hour
-                or share is distinct from lag(share) over of_hour
-                then 1
-            else 0
-        end as is_new_run
-    from ledger_judged
-    where from_at >= :from_at::timestamptz and from_at < :to_at::timestamptz
-    window of_hour as (partition by hold, hour_at order by from_at)
-),
-
-numbered as (
-    select *, sum(is_new_run) over (partition by hold order by from_at rows unbounded preceding) as run
-    from bounded
-),
-
-runs as (
-    select
-        hold,
-        any_value(hour_at) as hour_at,
-        min(from_at) as from_at,
-        max(until_at) as until_at,
-        any_value(state) as state,
-        any_value(activity) as activity,
-        any_value(basis) as basis,
-        any_value(share) as share,
-        any_value(share) * sum(piece_seconds) / 3600 as gpu_hours,
-        coalesce(sum(piece_seconds) filter (where read_seconds > 0), 0) / 60 as observed_minutes,
-        sum(gpu_util_ratio * piece_seconds) / sum(piece_seconds) filter (where gpu_util_ratio is not null) as gpu_util_ratio,
-        sum(sm_active_ratio * piece_seconds) / sum(piece_seconds) filter (where sm_active_ratio is not null) as sm_active_ratio,
-        sum(fb_used_ratio * piece_seconds) / sum(piece_seconds) filter (where fb_used_ratio is not null) as fb_used_ratio,
-        sum(power_watts * piece_seconds) / sum(piece_seconds) filter (where power_watts is not null) as power_watts,
-        any_value(coverage_ratio) as coverage_ratio
-    from numbered
-    group by hold, run
-),
-
-held as (
-    select
-        runs.* exclude (hold),
+        judged.* exclude (hold, span_seconds),
+        judged.share * judged.span_seconds / 3600 as gpu_hours,
         hold.gpu_uuid,
         hold.slice_id,
         hold.allocation_id,
@@ -64,8 +21,9 @@ held as (
         hold.stage,
         hold.kind,
         '' as cause
-    from runs
+    from ledger_judged as judged
     inner join ledger_hold as hold using (hold)
+    where judged.from_at >= :from_at::timestamptz and judged.from_at < :to_at::timestamptz
 ),
 
 unheld as (

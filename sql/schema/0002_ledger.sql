@@ -4,7 +4,6 @@
 create table batch (
     batch_id varchar primary key,
     record varchar not null,
-    digest varchar not null,
     accepted_count bigint not null,
     rejected_count bigint not null,
     committed_at timestamptz not null

@@ -1,0 +1,40 @@
+# The two commands of the README are `make demo` and `make test`. Both build .venv from the lock file first.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test check format lock browser bench clean
+
+demo: .venv
+	$(BIN)/python -m gpuledger.app demo $(DEMO)
+
+test: .venv
+	$(BIN)/python -m pytest $(TESTS)
+
+check: .venv
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/sqlfluff lint sql
+
+format: .venv
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	$(BIN)/sqlfluff fix sql
+
+bench: .venv
+	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
+
+.venv: requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	touch .venv
+
+# Versions and hashes only: no registry address goes into the lock file.
+lock:
+	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --output-file requirements.lock
+
+clean:
+	rm -rf .venv var build dist

@@ -1,0 +1,79 @@
+"""From findings to channels: what is worth telling goes into the outbox, what is due in the outbox goes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from alerts.dispatch import Pending, dispatch
+from alerts.heartbeat import beat
+from alerts.messages import finding_message, from_json, to_json
+from gpuledger.clock import Clock
+from gpuledger.ports import Channel
+
+
+class Outbox(Protocol):
+    """Where messages wait durably; the state store is one."""
+
+    def enqueue(self, channel: str, key: str, message: Mapping[str, Any], now: datetime) -> bool:
+        """Store a message once for each channel and key; gives whether it is new."""
+        ...
+
+    def due_messages(self, now: datetime, limit: int = 100) -> list[tuple[int, str, dict[str, Any], int]]:
+        """(entry, channel, message, attempts so far) of what is due."""
+        ...
+
+    def settle_message(
+        self, entry_id: int, status: str, *, detail: str, now: datetime, retry_in: timedelta | None = None
+    ) -> None:
+        """Record an attempt."""
+        ...
+
+
+class Mailer:
+    """Announces findings and delivers the outbox. Without a channel it does nothing, and nothing piles up."""
+
+    def __init__(  # noqa: PLR0913 each is one setting
+        self,
+        outbox: Outbox,
+        channels: Mapping[str, Channel],
+        clock: Clock,
+        *,
+        heartbeat: Channel | None = None,
+        minimum_gpu_hours: float = 0.0,
+        timezone: str = "UTC",
+    ) -> None:
+        self._outbox = outbox
+        self._channels = channels
+        self._clock = clock
+        self._heartbeat = heartbeat
+        self._minimum_gpu_hours = minimum_gpu_hours
+        self._timezone = timezone
+
+    def announce(self, findings: Iterable[Mapping[str, Any]]) -> int:
+        """Put new findings that cost enough into the outbox of every channel. Gives how many messages are new."""
+        now, count = self._clock.now(), 0
+        for finding in findings:
+            if finding["gpu_hours_wasted"] < self._minimum_gpu_hours:
+                continue
+            message = finding_message(finding, now, timezone=self._timezone)
+            for name in self._channels:
+                count += self._outbox.enqueue(name, message.key, to_json(message), now)
+        return count
+
+    def deliver(self) -> None:
+        """Send what is due, channel by channel; one that is down does not delay the others."""
+        due = self._outbox.due_messages(self._clock.now())
+        for name, channel in self._channels.items():
+            pending = [Pending(entry, from_json(message), attempts) for entry, of, message, attempts in due if of == name]
+            if pending:
+                dispatch(pending, channel, self._settle, self._clock)
+
+    def beat(self) -> None:
+        """Send one heartbeat where a heartbeat channel is set."""
+        if self._heartbeat is not None:
+            beat(self._heartbeat, self._clock)
+
+    def _settle(self, entry_id: int, status: str, *, detail: str, retry_in: timedelta | None = None) -> None:
+        self._outbox.settle_message(entry_id, status, detail=detail, now=self._clock.now(), retry_in=retry_in)

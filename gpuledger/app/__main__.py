@@ -1,0 +1,5 @@
+"""`python -m gpuledger.app`: the command line."""
+
+from gpuledger.app.cli import main
+
+main()

@@ -1,0 +1,196 @@
+"""`gpuledger demo`: a simulated fleet, and on it every part as it runs in earnest, on this machine only.
+
+Service, agent and dashboards are processes of their own; history goes in through the ingest API, live readings are
+scraped by the agent from the simulated exporters' pages. Everything is kept below one folder.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import httpx
+import pyarrow.compute as pc
+import structlog
+from rich.console import Console
+
+from gpuledger import config as settings_file
+from gpuledger.app.client import Client, connect
+from gpuledger.app.printing import progress
+from gpuledger.app.processes import dashboard_process, start
+from gpuledger.clock import SystemClock
+from gpuledger.errors import GpuledgerError, ServiceUnavailable
+from gpuledger.model import RECORDS
+from gpuledger.registry import RECOMMENDERS, RULES
+from gpuledger.simulate import FleetSpec, Simulation, simulate
+from gpuledger.simulate.live import LiveServer
+
+log = structlog.get_logger("gpuledger.demo")
+
+SERVICE, DASHBOARD, EXPORTERS = "127.0.0.1:8420", "127.0.0.1:8501", "127.0.0.1:9400"
+LIVE_SECONDS = 15
+
+
+class Demo:
+    """One run of the demo in `directory`, which is emptied first."""
+
+    def __init__(self, directory: Path, *, nodes: int, days: int, seed: int) -> None:
+        self.directory = directory
+        self.clock = SystemClock()
+        self.console = Console()
+        self.settings = settings_file.load(
+            warehouse=directory / "gpuledger.duckdb",
+            listen=SERVICE,
+            service_url=f"http://{SERVICE}",
+            report_directory=directory / "reports",
+        )
+        now = self.clock.now()
+        end = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+        self.spec = FleetSpec(nodes=nodes, days=days, seed=seed, end_at=end)
+        self.stop = False
+
+    def run(self, *, is_once: bool) -> None:
+        """Bring everything up, print what was found, and keep it live until Ctrl-C (or not, with `is_once`)."""
+        began = time.monotonic()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._asked_to_stop)
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self.directory.mkdir(parents=True)
+        with ExitStack() as stack:
+            self._child(stack, "service", lambda out: start(["-m", "gpuledger.app", "serve", *self._service_flags()], log=out))
+            dashboards = self._child(stack, "dashboards", lambda out: dashboard_process(self.settings, DASHBOARD, log=out))
+            simulation = simulate(self.spec)
+            client = connect(self.settings.service_url, self.settings)
+            self._wait(f"http://{SERVICE}/readyz")
+            rows = self._backfill(client, simulation)
+            self.console.print(f"{rows:,} records of {self.spec.nodes} nodes and {self.spec.days} days went in")
+            self._judge(client)
+            exporters = stack.enter_context(LiveServer(simulation, EXPORTERS, self.clock))
+            self._child(stack, "agent", lambda out: self._agent(exporters.node_urls, out))
+            self._wait(f"http://{DASHBOARD}/_stcore/health")
+            self._announce(client, time.monotonic() - began)
+            if not is_once:
+                self._live(client, simulation, dashboards)
+
+    def _asked_to_stop(self, number: int, _frame: FrameType | None) -> None:
+        if self.stop:
+            sys.exit(128 + number)
+        self.stop = True
+        raise KeyboardInterrupt
+
+    def _service_flags(self) -> list[str]:
+        flags = {"GPULEDGER_REPORT_DIRECTORY": str(self.settings.report_directory)}
+        os.environ.update(flags)
+        return ["--warehouse", str(self.settings.warehouse), "--listen", SERVICE]
+
+    def _child(self, stack: ExitStack, name: str, begin: Any) -> subprocess.Popen[bytes]:
+        """A process whose output goes to a file, ended when the demo ends: last begun, first ended."""
+        out = stack.enter_context((self.directory / f"{name}.log").open("wb"))
+        process: subprocess.Popen[bytes] = begin(out)
+        stack.callback(_end, process)
+        return process
+
+    def _wait(self, url: str, seconds: float = 120) -> None:
+        for _ in range(int(seconds * 4)):
+            try:
+                if httpx.get(url, timeout=5, trust_env=False).is_success:
+                    return
+            except httpx.TransportError:
+                pass
+            self.clock.sleep(0.25)
+        raise ServiceUnavailable(f"{url} did not answer within {seconds:g} s; see the logs in {self.directory}")
+
+    def _backfill(self, client: Client, simulation: Simulation) -> int:
+        """History up to now; what the script says of the rest of this hour is left to the live pages."""
+        now, count = self.clock.now(), 0
+        with progress() as bar:
+            task = bar.add_task("history", total=None)
+            for number, (record, table) in enumerate(simulation.records()):
+                kind = RECORDS[record]
+                kept = table.filter(pc.less_equal(table[kind.time_column], now)) if kind.is_stream else table
+                if kept.num_rows:
+                    count += client.ingest(record, kept, f"demo-{now:%s}-{number}")["accepted"]
+                bar.update(task, completed=count)
+        return count
+
+    def _judge(self, client: Client) -> None:
+        """Ledger, rules, recommendations and the report of the last seven days."""
+        horizon = self.clock.now() - timedelta(seconds=self.settings.settle_seconds)
+        build = client.post("/v1/ledger/build", from_=self.spec.start_at, to=horizon)
+        if build["violations"]:
+            raise GpuledgerError(f"the ledger does not close: {build}")
+        for rule in RULES:
+            client.post(f"/v1/analyze/{rule}", save="true")
+        for kind in RECOMMENDERS:
+            client.post(f"/v1/recommend/{kind}")
+        html = client.post("/v1/reports/weekly", from_=max(self.spec.start_at, horizon - timedelta(days=7)), to=horizon)
+        self.settings.report_directory.mkdir(parents=True, exist_ok=True)
+        (self.settings.report_directory / "weekly.html").write_text(html, encoding="utf-8")
+
+    def _agent(self, urls: list[str], out: Any) -> subprocess.Popen[bytes]:
+        lines = [
+            f'service_url = "{self.settings.service_url}"',
+            f'spool_directory = "{self.directory / "spool"}"',
+            f"flush_seconds = {LIVE_SECONDS}",
+            *(f'[[dcgm]]\nurl = "{url}"\ninterval_seconds = {LIVE_SECONDS}' for url in urls),
+        ]
+        config = self.directory / "collector.toml"
+        config.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return start(["-m", "gpuledger.app", "collect", "--config", str(config)], log=out)
+
+    def _announce(self, client: Client, seconds: float) -> None:
+        ledger = client.get("/v1/ledger", by="state")
+        say = self.console.print
+        say(f"\n{ledger['total_gpu_hours']:,.0f} GPU-hours, every one in one state:", highlight=False)
+        for row in sorted(ledger["rows"], key=lambda row: -row["gpu_hours"]):
+            share = row["gpu_hours"] / ledger["total_gpu_hours"]
+            say(f"  {row['state']:<18}{row['gpu_hours']:>12,.0f} GPU-h {share:>7.1%}", highlight=False)
+        say("\nThe three largest findings:", highlight=False)
+        for finding in client.get("/v1/findings")["findings"][:3]:
+            hours, cause = finding["gpu_hours_wasted"], finding["cause_code"]
+            who = f"{finding['subject_id']} of {finding['tenant'] or 'nobody known'}"
+            say(f"  {hours:>10,.0f} GPU-h  {finding['analyzer']} ({cause}): {who}", highlight=False, markup=False)
+        say(f"\nDashboards  http://{DASHBOARD}\nAPI         http://{SERVICE}/docs", highlight=False)
+        say(f"Report      {self.settings.report_directory / 'weekly.html'}", highlight=False)
+        say(f"Up after {seconds:.0f} s. Ctrl-C stops everything.", highlight=False)
+
+    def _live(self, client: Client, simulation: Simulation, dashboards: subprocess.Popen[bytes]) -> None:
+        """Tell the service what a scheduler would, as long as the script and the user last."""
+        told = self.clock.now()
+        try:
+            while dashboards.poll() is None and told < self.spec.end_at + timedelta(days=1):
+                self.clock.sleep(LIVE_SECONDS)
+                now = self.clock.now()
+                if now - told >= timedelta(minutes=1):
+                    self._tell(client, simulation, told, now)
+                    told = now
+        except KeyboardInterrupt:
+            self.console.print("\nstopping", highlight=False)
+
+    def _tell(self, client: Client, simulation: Simulation, since: datetime, until: datetime) -> None:
+        try:
+            for record, table in simulation.live_records(since, until).items():
+                if table.num_rows:
+                    client.ingest(record, table, f"live-{record}-{until.astimezone(UTC):%Y%m%dT%H%M%S}")
+        except GpuledgerError as error:
+            log.warning("live_records_not_sent", error=str(error))
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ask a child to end, and make it end where it does not."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

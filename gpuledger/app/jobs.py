@@ -1,0 +1,129 @@
+"""What runs by itself: ledger, rules, recommendations, report, alerts, heartbeat.
+
+The schedule is made anew from the settings at every start; what must happen exactly once (a report for a week, a message)
+is remembered in the state store, not in the scheduler. A job that fails is logged, counted, and runs again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import structlog
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from gpuledger.app.mail import mailer_for
+from gpuledger.app.service import Service
+from gpuledger.errors import GpuledgerError
+from gpuledger.model import Window
+from gpuledger.registry import RECOMMENDERS, RULES
+
+log = structlog.get_logger("gpuledger.jobs")
+
+BACKFILL_QUIET = timedelta(seconds=30)
+"""Closed hours are rebuilt when no late reading came for this long, so that a back-fill is not rebuilt at each batch."""
+
+
+class Jobs:
+    """The service's clockwork."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._mailer = mailer_for(service)
+        self._scheduler = BackgroundScheduler(
+            timezone=UTC, job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
+        )
+        settings = service.settings
+        every: dict[str, tuple[Callable[[], None], float]] = {
+            "ledger": (self.build_open_hours, settings.ledger_every_seconds),
+            "rules": (self.run_rules, settings.rules_every_seconds),
+            "report": (self.write_reports, 3600),
+            "alerts": (self._mailer.deliver, 10),
+            "heartbeat": (self.beat, settings.heartbeat_every_seconds),
+        }
+        for name, (job, seconds) in every.items():
+            self._scheduler.add_job(self._guarded(name, job), "interval", seconds=seconds, id=name)
+
+    def start(self) -> None:
+        """Begin; beat at once, so that a watcher sees the start."""
+        self._guarded("heartbeat", self.beat)()
+        self._scheduler.start()
+
+    def stop(self) -> None:
+        """Let running jobs end and start no more."""
+        self._scheduler.shutdown(wait=True)
+
+    def _guarded(self, name: str, job: Callable[[], None]) -> Callable[[], None]:
+        def run() -> None:
+            try:
+                job()
+            except Exception:  # one failing job must not end the others; it is counted and logged
+                self._service.metrics.job_failures.labels(name).inc()
+                log.exception("job_failed", job=name)
+            else:
+                self._service.metrics.job_success.labels(name).set(self._service.clock.now().timestamp())
+
+        return run
+
+    def beat(self) -> None:
+        """Say "alive" where others listen: a series that moves, and a signed webhook where one is set."""
+        self._service.metrics.heartbeat.set(self._service.clock.now().timestamp())
+        self._mailer.beat()
+
+    def build_open_hours(self) -> None:
+        """Rebuild provisional hours up to now, and closed ones that late readings touched."""
+        service = self._service
+        now = service.clock.now()
+        horizon = now - timedelta(seconds=service.settings.settle_seconds)
+        extent = service.query("ledger_extent").to_pylist()[0]
+        open_from_at = extent["final_until_at"] or extent["from_at"]
+        starts = (open_from_at, service.dirt.take(now, open_from_at, BACKFILL_QUIET))
+        start = min((start for start in starts if start is not None), default=None)
+        if start is not None and start < horizon:
+            service.build_ledger(Window(start, horizon), until_at=horizon)
+
+    def run_rules(self) -> None:
+        """Run every rule and recommender over the trailing window. One that fails costs only itself."""
+        extent = self._service.query("ledger_extent").to_pylist()[0]
+        if extent["from_at"] is None:
+            return
+        back = timedelta(days=self._service.settings.rules_window_days)
+        window = Window(max(extent["from_at"], extent["to_at"] - back), extent["to_at"])
+        for rule in RULES:
+            try:
+                result = self._service.analyze(rule, window, {}, save=True)
+            except GpuledgerError as error:
+                self._service.metrics.job_failures.labels(f"rule_{rule}").inc()
+                log.error("rule_could_not_run", rule=rule, error=str(error))
+            else:
+                fresh = set(result["new_finding_ids"])
+                self._mailer.announce([found for found in result["findings"] if found["finding_id"] in fresh])
+        for kind in RECOMMENDERS:
+            try:
+                self._service.recommend(kind, window, {})
+            except GpuledgerError as error:
+                self._service.metrics.job_failures.labels(f"recommend_{kind}").inc()
+                log.error("recommender_could_not_run", kind=kind, error=str(error))
+
+    def write_reports(self) -> None:
+        """Write the weekly report of the last whole local week, once."""
+        service, zone = self._service, ZoneInfo(self._service.settings.timezone)
+        week = last_whole_week(service.clock.now(), zone)
+        period = week.from_at.astimezone(zone).strftime("%G-W%V")
+        extent = service.query("ledger_extent").to_pylist()[0]
+        if extent["from_at"] is None or extent["from_at"] >= week.to_at or service.state.report_made("weekly", period):
+            return
+        html = service.report("weekly", week, tenant=None, timezone=zone.key, language="en")
+        path = service.settings.report_directory / f"weekly-{period}.html"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(html, encoding="utf-8")
+        service.state.record_report("weekly", period, path, service.clock.now())
+
+
+def last_whole_week(now: datetime, zone: ZoneInfo) -> Window:
+    """The last Monday-to-Monday week of `zone` that has ended, as UTC instants."""
+    today = now.astimezone(zone).date()
+    monday = today - timedelta(days=today.weekday())
+    begin, end = (datetime(day.year, day.month, day.day, tzinfo=zone) for day in (monday - timedelta(days=7), monday))
+    return Window(begin.astimezone(UTC), end.astimezone(UTC))
