@@ -81,14 +81,16 @@ def _kept(rng: np.random.Generator, days: list[tuple[int, int]]) -> list[Phase]:
 
 
 def _day(rng: np.random.Generator, begin: int, end: int) -> list[Phase]:
-    """Runs of cells with breaks of 6 to 24 minutes."""
+    """Runs of cells with breaks of 6 to 24 minutes; the day ends with a run, so that no break melts into the night."""
     phases: list[Phase] = []
     clock = begin + 1
     while clock < end:
-        stop = min(end, clock + int(rng.integers(40, 160)))
+        stop = clock + int(rng.integers(40, 160))
+        stop = end if end - stop < 30 else stop
         phases.append(Phase(clock, stop, shapes.interactive(float(rng.uniform(0.12, 0.4)), 0.35)))
         clock = min(end, stop + int(rng.integers(6, 25)))
-        phases.append(Phase(stop, clock, shapes.idle(0.35), BREAK))
+        if stop < clock:
+            phases.append(Phase(stop, clock, shapes.idle(0.35), BREAK))
     return phases
 
 
