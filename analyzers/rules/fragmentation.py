@@ -73,8 +73,10 @@ class Fragmentation:
         ]
         findings.sort(key=lambda finding: (-finding.gpu_hours_wasted, finding.subject_id, finding.window_start))
         totals = {"at": at, "weighting": chosen.weighting, **_index(runner, at, chosen)}
-        totals["stranded_gpu_hours_by_cause"] = _by_cause(stretches, "gpu_hours")
-        totals["stranded_gpus_at_end_by_cause"] = _by_cause(stretches, "gpus_at_end")
+        hours, at_end = _by_cause(stretches, "gpu_hours"), _by_cause(stretches, "gpus_at_end")
+        totals["stranded_by_cause"] = {
+            cause: {"gpu_hours": hours[cause], "gpus_at_end": at_end.get(cause, 0.0)} for cause in hours
+        }
         totals["topology"] = runner.query("fragmentation_topology", at=at, gang_nodes=chosen.gang_nodes).to_pylist()
         return RuleResult(findings=findings, totals=totals)
 

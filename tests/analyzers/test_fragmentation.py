@@ -74,11 +74,10 @@ def test_a_stretch_goes_on_over_hours_and_a_pause_ends_it(
     found = Fragmentation().run(house, window, {})
     assert [finding.gpu_hours_wasted for finding in found.findings] == pytest.approx([2.5, 1.5])
     assert [finding.window_start for finding in found.findings] == [AT + timedelta(minutes=91), AT]
-    assert found.totals["stranded_gpu_hours_by_cause"] == pytest.approx({"insufficient_whole": 4.0})
-    assert found.totals["stranded_gpus_at_end_by_cause"] == {}
+    assert found.totals["stranded_by_cause"] == {"insufficient_whole": {"gpu_hours": pytest.approx(4.0), "gpus_at_end": 0.0}}
     halves = [Window(AT, AT + timedelta(hours=2)), Window(AT + timedelta(hours=2), window.to_at)]
-    parts = [Fragmentation().run(house, half, {}).totals["stranded_gpu_hours_by_cause"] for half in halves]
-    assert sum(part["insufficient_whole"] for part in parts) == pytest.approx(4.0)
+    parts = [Fragmentation().run(house, half, {}).totals["stranded_by_cause"] for half in halves]
+    assert sum(part["insufficient_whole"]["gpu_hours"] for part in parts) == pytest.approx(4.0)
 
 
 def test_options_are_named_when_wrong(house: Warehouse) -> None:
