@@ -66,7 +66,9 @@ class Mailer:
         """Send what is due, channel by channel; one that is down does not delay the others."""
         due = self._outbox.due_messages(self._clock.now())
         for name, channel in self._channels.items():
-            pending = [Pending(entry, from_json(message), attempts) for entry, of, message, attempts in due if of == name]
+            pending = [
+                Pending(entry, from_json(message), attempts) for entry, of, message, attempts in due if of == name
+            ]
             if pending:
                 dispatch(pending, channel, self._settle, self._clock)
 

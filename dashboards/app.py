@@ -64,6 +64,8 @@ def main(clock: Clock | None = None, first: str = "hours") -> None:
         views.append(_view(texts, pages, clock or SystemClock()))
         chosen.run()
     except (GpuledgerError, OSError) as error:
+        if not views:
+            st.title(chosen.title)
         notices.refused_or_failed(texts, error)
     with st.sidebar:
         filters.choose_language(texts)

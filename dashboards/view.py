@@ -11,7 +11,7 @@ import streamlit as st
 from dashboards.access import Ask
 from dashboards.filters import Filters
 from gpuledger.presentation import numbers
-from gpuledger.presentation.charts.frame import DARK, LIGHT, Paper
+from gpuledger.presentation.charts.frame import DARK, LIGHT, Paper, Spec
 from gpuledger.presentation.texts import Texts
 
 
@@ -44,13 +44,13 @@ def paper() -> Paper:
     return DARK if st.context.theme.type == "dark" else LIGHT
 
 
-def show_chart(chart: Any, meaning: str) -> None:
+def show_chart(chart: Spec, meaning: str) -> None:
     """A chart over the whole width; `meaning` is read out instead of it."""
-    st.altair_chart(chart, width="stretch", theme=None, alt=meaning)
+    st.vega_lite_chart(spec=chart, width="stretch", theme=None, alt=meaning)
 
 
 def _shown(value: Any) -> Any:
-    return round(value, 4 if abs(value) <= 1 else 1) if isinstance(value, float) else value
+    return round(value, 3 if abs(value) <= 1 else 1) if isinstance(value, float) else value
 
 
 def show_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, Any], key: str, **options: Any) -> Any:

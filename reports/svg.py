@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import vl_convert
 from markupsafe import Markup
 
+from gpuledger.presentation.charts.frame import Spec
+
 _NUMBERED = re.compile(r"\b(gradient|clip)_?(\d+)\b")
 
 
-def draw(chart: Any, name: str, width: int = 720) -> Markup:
+def draw(chart: Spec, name: str, width: int = 720) -> Markup:
     """A chart of `gpuledger.presentation.charts` as SVG markup of `width` pixels; texts in it arrive escaped.
 
     `name` is unique in the document: the renderer numbers its gradients through the life of the process, and these
     numbers are replaced by the chart's name and the order of appearance.
     """
-    spec = chart.to_dict()
-    spec["width"] = width
-    svg: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    svg: str = vl_convert.vegalite_to_svg({**chart, "width": width}, allowed_base_urls=[])
     known: dict[str, str] = {}
 
     def renamed(match: re.Match[str]) -> str:

@@ -11,7 +11,7 @@ from dashboards.filters import start, to_url
 from dashboards.view import View, paper, percent_column, queries_note, show_chart, show_table
 from gpuledger.model import State
 from gpuledger.presentation import escaping, numbers
-from gpuledger.presentation.charts import bars, frame, timeline
+from gpuledger.presentation.charts import bars, timeline
 from gpuledger.presentation.spans import joined, shares
 
 _LISTED = 200
@@ -100,7 +100,7 @@ def _timeline(view: View, gpu_uuid: str, spans: list[dict[str, Any]]) -> None:
         panels.append((timeline.activity(readings, shared, bucket_seconds), texts("gpu.util")))
         panels.append((timeline.power(readings, shared, bucket_seconds), texts("gpu.power")))
     for panel, meaning in panels:
-        show_chart(frame.finish(panel, shared.paper), meaning)
+        show_chart(panel, meaning)
     if not readings:
         notices.partial(texts, texts("gpu.no_readings"))
 

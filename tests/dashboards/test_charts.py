@@ -33,9 +33,9 @@ def _series(bucket):
 def _timeline(part, paper):
     shared = timeline.Frame(WEEK, "UTC", EN, paper)
     if part == "states":
-        return frame.finish(timeline.states(rows("gpu_timeline", gpu_uuid="x", **BOUNDS), shared), paper)
+        return timeline.states(rows("gpu_timeline", gpu_uuid="x", **BOUNDS), shared)
     readings = rows("gpu_readings", gpu_uuid="x", bucket_seconds=1800, **BOUNDS)
-    return frame.finish(getattr(timeline, part)(readings, shared, 1800), paper)
+    return getattr(timeline, part)(readings, shared, 1800)
 
 
 CHARTS = {
@@ -54,16 +54,14 @@ CHARTS = {
 
 @pytest.mark.parametrize("name", CHARTS)
 def test_every_chart_is_valid_and_draws_without_network(name):
-    spec = CHARTS[name]().to_dict()
-    spec["width"] = 600
-    svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    svg = vl_convert.vegalite_to_svg({**CHARTS[name](), "width": 600}, allowed_base_urls=[])
     assert svg.startswith("<svg")
     assert "NaN" not in svg
     assert "undefined" not in svg
 
 
 def test_the_waterfall_is_labelled_and_hatches_what_is_not_graded():
-    svg = vl_convert.vegalite_to_svg(_waterfall(frame.LIGHT).to_dict() | {"width": 700}, allowed_base_urls=[])
+    svg = vl_convert.vegalite_to_svg(_waterfall(frame.LIGHT) | {"width": 700}, allowed_base_urls=[])
     for text in ("Inventory", "10,752 GPU-h", "31.6 %", "Productive"):
         assert f">{text}" in svg
     assert svg.count("<linearGradient") == 2
@@ -75,7 +73,7 @@ def test_changes_are_against_the_period_before():
         found = [{"key": s, "state": s, "gpu_hours": h, "provisional_gpu_hours": 0.0} for s, h in hours.items()]
         return Balance.of_fleet(found)
 
-    datasets = waterfall.chart(balance(30.0), balance(20.0), EN).to_dict()["datasets"].values()
+    datasets = waterfall.chart(balance(30.0), balance(20.0), EN)["datasets"].values()
     lines = {row["label"].strip(): row for table in datasets for row in table if "label" in row}
     assert lines["Held, idle"]["change"] == "+10.0 pp"
     assert lines["Productive"]["change"] == "\N{MINUS SIGN}10.0 pp"
@@ -84,18 +82,18 @@ def test_changes_are_against_the_period_before():
 
 def test_charts_refuse_what_a_query_should_have_thinned():
     with pytest.raises(ValueError, match="down-sample"):
-        frame.table([{}] * (MAX_POINTS + 1))
+        frame.Tables().add([{}] * (MAX_POINTS + 1))
 
 
 def test_a_month_of_days_and_a_week_of_hours_stay_small():
     for bucket in ("hour", "day"):
-        points = sum(map(len, _series(bucket).to_dict()["datasets"].values()))
+        points = sum(map(len, _series(bucket)["datasets"].values()))
         assert points <= MAX_POINTS
 
 
 def test_hostile_names_are_text_in_svg():
     tenants = [row for row in rows("ledger_tenants", **BOUNDS) if row["tenant"] == HOSTILE]
-    svg = vl_convert.vegalite_to_svg(bars.tenants(tenants, EN).to_dict() | {"width": 700}, allowed_base_urls=[])
+    svg = vl_convert.vegalite_to_svg(bars.tenants(tenants, EN) | {"width": 700}, allowed_base_urls=[])
     assert "<script" not in svg
     assert "&lt;script" in svg
 

@@ -80,7 +80,7 @@ def test_a_period_outside_the_ledger_says_what_it_covers(monkeypatch):
 )
 def test_a_failing_and_a_refusing_service_look_different(monkeypatch, page, error, said):
     test = open_page(monkeypatch, RecordedClient(fails_with=error), page)
-    assert len(test.error) == 1
+    assert (len(test.title), len(test.error)) == (1, 1)
     assert said in test.error[0].value
     assert "<b>" not in test.error[0].value
 

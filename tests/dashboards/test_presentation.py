@@ -154,7 +154,8 @@ def test_a_finding_with_odd_evidence_still_reads():
         "finding_id": "f", "analyzer": "own_rule", "subject_kind": "rack", "subject_id": "r\n1", "tenant": "",
         "window_start": AT, "window_end": AT + timedelta(hours=2), "gpu_hours_observed": 2.0,
         "gpu_hours_wasted": 1.0,
-        "gpu_hours_recoverable": 0.5, "confidence": 0.5, "basis": "b", "cause_code": "odd_cause", "action_code": "do_it",
+        "gpu_hours_recoverable": 0.5,
+        "confidence": 0.5, "basis": "b", "cause_code": "odd_cause", "action_code": "do_it",
         "evidence": '[{"metric": "m", "value": null}, 3, {"value": [1]}]', "action_params": "not json",
     }  # fmt: skip
     seen = view(row, texts.Texts("en"))

@@ -30,7 +30,7 @@ def _names(order: list[str]) -> alt.Y:
     return alt.Y("name:N", sort=order, title=None, axis=axis)
 
 
-def tenants(rows: Sequence[Mapping[str, Any]], texts: Texts, paper: frame.Paper = frame.LIGHT) -> Any:
+def tenants(rows: Sequence[Mapping[str, Any]], texts: Texts, paper: frame.Paper = frame.LIGHT) -> frame.Spec:
     """Rows of query `ledger_tenants` (at least one): what each held, by state; a long rest is folded."""
     shown, folded = frame.fold(sorted(rows, key=lambda row: -row["held_gpu_hours"]))
     lines = [(texts.tenant(row["tenant"]), [row]) for row in shown]
@@ -58,7 +58,8 @@ def tenants(rows: Sequence[Mapping[str, Any]], texts: Texts, paper: frame.Paper 
     y = _names([name for name, _ in lines])
     scale = alt.Scale(domain=[0, (max(row["end"] for row in totals) or 1.0) * 1.16], nice=False)
     x = alt.X("low:Q", scale=scale, title=None, axis=None)
-    base = alt.Chart(frame.table(drawn)).encode(y=y, x=x, x2="high:Q")
+    tables = frame.Tables()
+    base = alt.Chart(tables.add(drawn)).encode(y=y, x=x, x2="high:Q")
     bars = base.mark_bar(height=18, stroke=paper.background, strokeWidth=0.5).encode(
         color=alt.Color("state:N", scale=frame.state_scale(), legend=None),
         tooltip=[
@@ -69,12 +70,12 @@ def tenants(rows: Sequence[Mapping[str, Any]], texts: Texts, paper: frame.Paper 
     )
     hatched = alt.FieldOneOfPredicate("state", [state.value for state in HATCHED])
     hatch = base.transform_filter(hatched).mark_bar(height=18, color=frame.stripes(paper, 5), tooltip=False)
-    ends = alt.Chart(frame.table(totals)).mark_text(align="left", dx=6, color=paper.ink)
+    ends = alt.Chart(tables.add(totals)).mark_text(align="left", dx=6, color=paper.ink)
     labels = ends.encode(y=y, x=alt.X("end:Q", scale=scale), text="hours:N")
-    return frame.finish(alt.layer(bars, hatch, labels).properties(height=28 * len(lines), width="container"), paper)
+    return tables.finish(alt.layer(bars, hatch, labels).properties(height=28 * len(lines), width="container"), paper)
 
 
-def causes(rows: Sequence[Mapping[str, Any]], texts: Texts, paper: frame.Paper = frame.LIGHT) -> Any:
+def causes(rows: Sequence[Mapping[str, Any]], texts: Texts, paper: frame.Paper = frame.LIGHT) -> frame.Spec:
     """Rows of query `findings_by_cause` (at least one): GPU-hours wasted by rule and cause, largest first."""
     shown, folded = frame.fold(sorted(rows, key=lambda row: -row["gpu_hours_wasted"]))
     drawn = [
@@ -93,9 +94,10 @@ def causes(rows: Sequence[Mapping[str, Any]], texts: Texts, paper: frame.Paper =
     return _plain(drawn, LOOKS[State.ALLOC_IDLE].colour, paper)
 
 
-def _plain(drawn: list[dict[str, Any]], colour: str, paper: frame.Paper) -> Any:
+def _plain(drawn: list[dict[str, Any]], colour: str, paper: frame.Paper) -> frame.Spec:
     scale = alt.Scale(domain=[0, (max(row["value"] for row in drawn) or 1.0) * 1.3], nice=False)
-    base = alt.Chart(frame.table(drawn)).encode(
+    tables = frame.Tables()
+    base = alt.Chart(tables.add(drawn)).encode(
         y=alt.Y(
             "name:N",
             sort=[row["name"] for row in drawn],
@@ -106,10 +108,10 @@ def _plain(drawn: list[dict[str, Any]], colour: str, paper: frame.Paper) -> Any:
     )
     bars = base.mark_bar(height=18, color=colour, cornerRadius=1)
     labels = base.mark_text(align="left", dx=6, color=paper.ink).encode(text="text:N")
-    return frame.finish(alt.layer(bars, labels).properties(height=28 * len(drawn), width="container"), paper)
+    return tables.finish(alt.layer(bars, labels).properties(height=28 * len(drawn), width="container"), paper)
 
 
-def state_shares(shares: Mapping[State, float], texts: Texts, paper: frame.Paper = frame.LIGHT) -> Any:
+def state_shares(shares: Mapping[State, float], texts: Texts, paper: frame.Paper = frame.LIGHT) -> frame.Spec:
     """The parts of a whole (0 to 1), one bar a state that occurs."""
     drawn: list[dict[str, Any]] = [
         {
@@ -120,7 +122,8 @@ def state_shares(shares: Mapping[State, float], texts: Texts, paper: frame.Paper
         for state in STATE_ORDER
         if shares.get(state, 0.0) > 0
     ]
-    base = alt.Chart(frame.table(drawn)).encode(
+    tables = frame.Tables()
+    base = alt.Chart(tables.add(drawn)).encode(
         y=_names([row["name"] for row in drawn]),
         x=alt.X(
             "part:Q",
@@ -132,4 +135,4 @@ def state_shares(shares: Mapping[State, float], texts: Texts, paper: frame.Paper
     bars = base.mark_bar(height=16).encode(color=alt.Color("state:N", scale=frame.state_scale(), legend=None))
     hatched = alt.FieldOneOfPredicate("state", [state.value for state in HATCHED])
     hatch = base.transform_filter(hatched).mark_bar(height=16, color=frame.stripes(paper, 12), tooltip=False)
-    return frame.finish(alt.layer(bars, hatch).properties(height=24 * len(drawn), width="container"), paper)
+    return tables.finish(alt.layer(bars, hatch).properties(height=24 * len(drawn), width="container"), paper)

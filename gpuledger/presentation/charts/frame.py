@@ -17,6 +17,10 @@ from gpuledger.presentation.states import LOOKS, STATE_ORDER
 FONT = "'Source Sans', Inter, 'Helvetica Neue', Arial, 'Noto Sans CJK SC', 'PingFang SC', 'Microsoft YaHei', sans-serif"
 
 
+Spec = dict[str, Any]
+"""A Vega-Lite specification."""
+
+
 @dataclass(frozen=True, slots=True)
 class Paper:
     """Colours of the surroundings of a chart."""
@@ -31,11 +35,24 @@ LIGHT = Paper(ink="#1F2430", muted="#5B6472", grid="#E4E7EC", background="#FFFFF
 DARK = Paper(ink="#F2F4F7", muted="#A7B0BD", grid="#343B46", background="#0E1117")
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> alt.InlineData:
-    """Rows as inline chart data. Raises ValueError beyond `MAX_POINTS`: the query should have down-sampled."""
-    if len(rows) > MAX_POINTS:
-        raise ValueError(f"{len(rows)} rows for one chart; its query must down-sample to {MAX_POINTS}")
-    return alt.InlineData(values=[dict(row) for row in rows])
+class Tables:
+    """The rows of one chart, kept beside its Altair object until the end: Altair copies whatever data it is given."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, list[dict[str, Any]]] = {}
+
+    def add(self, rows: Sequence[Mapping[str, Any]]) -> alt.NamedData:
+        """Rows as chart data. Raises ValueError beyond `MAX_POINTS`: the query should have down-sampled."""
+        if len(rows) > MAX_POINTS:
+            raise ValueError(f"{len(rows)} rows for one chart; its query must down-sample to {MAX_POINTS}")
+        name = f"rows_{len(self._rows)}"
+        self._rows[name] = [dict(row) for row in rows]
+        return alt.NamedData(name=name)
+
+    def finish(self, chart: Any, paper: Paper) -> Spec:
+        """The chart as a Vega-Lite specification with its rows, in the colours of `paper`, as wide as its place."""
+        specification: Spec = _styled(chart, paper).to_dict()
+        return {**specification, "datasets": self._rows}
 
 
 def wall_clock(at: datetime, timezone: str) -> str:
@@ -74,8 +91,7 @@ def stripes(paper: Paper, stripe_count: int, *, across: bool = True) -> alt.Grad
     return alt.LinearGradient(gradient="linear", stops=stops, x1=0, y1=0, x2=x2, y2=y2)
 
 
-def finish(chart: Any, paper: Paper) -> Any:
-    """The chart with its surroundings in the colours of `paper`; its own background stays transparent."""
+def _styled(chart: Any, paper: Paper) -> Any:
     return (
         chart.properties(autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
         .configure(font=FONT, background="transparent", padding=4, aria=False)

@@ -98,7 +98,7 @@ def chart(
     texts: Texts,
     paper: frame.Paper = frame.LIGHT,
     height: int = 260,
-) -> Any:
+) -> frame.Spec:
     """Rows of query `ledger_series` (at least one above zero) as stacked bars, one a bucket."""
     drawn = _stacked(rows, buckets, texts)
     top = max(row["high"] for row in drawn)
@@ -114,7 +114,8 @@ def chart(
         alt.Tooltip("hours:N", title=texts("word.gpu_hours")),
         alt.Tooltip("share:N", title=texts("word.share")),
     ]
-    base = alt.Chart(frame.table(drawn)).encode(x=x, x2="until:T", y=y, y2="high:Q")
+    tables = frame.Tables()
+    base = alt.Chart(tables.add(drawn)).encode(x=x, x2="until:T", y=y, y2="high:Q")
     colour = alt.Color("state:N", scale=frame.state_scale(), legend=None)
     bars = base.mark_bar(stroke=paper.background, strokeWidth=1).encode(color=colour, tooltip=tooltip)
     if buckets.bucket == "hour":  # a hairline in the bar's own colour closes the seams between narrow bars
@@ -124,8 +125,8 @@ def chart(
         color=frame.stripes(paper, 4, across=False), tooltip=False
     )
     labels = _labels(drawn, height)
-    beside = alt.Chart(frame.table(labels)).encode(y=alt.Y("y:Q", scale=y_scale), x=alt.value("width"))
+    beside = alt.Chart(tables.add(labels)).encode(y=alt.Y("y:Q", scale=y_scale), x=alt.value("width"))
     swatch = beside.mark_square(size=70, xOffset=10, opacity=1).encode(color=colour)
     names = beside.mark_text(align="left", dx=20, color=paper.ink, fontSize=11).encode(text="name:N")
     layered = alt.layer(bars, hatch, swatch, names).properties(height=height, width="container")
-    return frame.finish(layered, paper)
+    return tables.finish(layered, paper)

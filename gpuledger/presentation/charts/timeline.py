@@ -59,7 +59,7 @@ def _stack(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any
         yield row, low
 
 
-def states(rows: Sequence[Mapping[str, Any]], shared: Frame) -> Any:
+def states(rows: Sequence[Mapping[str, Any]], shared: Frame) -> frame.Spec:
     """Rows of query `gpu_timeline` as one band; slices of a card lie above each other by their share."""
     texts = shared.texts
     drawn = [
@@ -79,7 +79,8 @@ def states(rows: Sequence[Mapping[str, Any]], shared: Frame) -> Any:
         for row, low in _stack(rows)
     ]
     y = alt.Y("low:Q", scale=alt.Scale(domain=[0, 1]), title=None, axis=_y_axis(labels=False, grid=False))
-    base = alt.Chart(frame.table(drawn)).encode(x=shared.x("from"), x2="until:T", y=y, y2="high:Q")
+    tables = frame.Tables()
+    base = alt.Chart(tables.add(drawn)).encode(x=shared.x("from"), x2="until:T", y=y, y2="high:Q")
     tips = [
         shared.tip("name", "word.state"),
         shared.tip("period", "word.time"),
@@ -91,7 +92,8 @@ def states(rows: Sequence[Mapping[str, Any]], shared: Frame) -> Any:
     band = base.mark_bar().encode(color=alt.Color("state:N", scale=frame.state_scale(), legend=None), tooltip=tips)
     hatched = alt.FieldOneOfPredicate("state", [state.value for state in HATCHED])
     hatch = base.transform_filter(hatched).mark_bar(color=frame.stripes(shared.paper, 5, across=False), tooltip=False)
-    return alt.layer(band, hatch).properties(height=46, width="container", title=texts("gpu.states"))
+    panel = alt.layer(band, hatch).properties(height=46, width="container", title=texts("gpu.states"))
+    return tables.finish(panel, shared.paper)
 
 
 def _points(rows: Sequence[Mapping[str, Any]], shared: Frame, bucket_seconds: int) -> list[dict[str, Any]]:
@@ -108,9 +110,10 @@ def _points(rows: Sequence[Mapping[str, Any]], shared: Frame, bucket_seconds: in
     return points
 
 
-def activity(rows: Sequence[Mapping[str, Any]], shared: Frame, bucket_seconds: int) -> Any:
+def activity(rows: Sequence[Mapping[str, Any]], shared: Frame, bucket_seconds: int) -> frame.Spec:
     """Rows of query `gpu_readings`: utilization and SM activity as bands from minimum to maximum with their means."""
-    base = alt.Chart(frame.table(_points(rows, shared, bucket_seconds))).encode(
+    tables = frame.Tables()
+    base = alt.Chart(tables.add(_points(rows, shared, bucket_seconds))).encode(
         x=shared.x("bucket_at"), detail="slice_id:N"
     )
     layers: list[Any] = []
@@ -124,24 +127,25 @@ def activity(rows: Sequence[Mapping[str, Any]], shared: Frame, bucket_seconds: i
             band.encode(y=low, y2=f"{prefix}_max:Q"),
             line.encode(y=alt.Y(f"{prefix}_mean:Q", scale=scale, title=None)),
         ]
-    panel = alt.layer(*layers, *_key(shared))
-    return panel.properties(height=120, width="container", title=shared.texts("gpu.util"))
+    panel = alt.layer(*layers, *_key(tables, shared))
+    return tables.finish(panel.properties(height=120, width="container", title=shared.texts("gpu.util")), shared.paper)
 
 
-def _key(shared: Frame) -> list[Any]:
+def _key(tables: frame.Tables, shared: Frame) -> list[Any]:
     layers = []
     for index, (key, colour) in enumerate((("tenants.gpu_util", _UTIL), ("tenants.sm_active", _SM))):
-        text = alt.Chart(frame.table([{}])).mark_text(
+        text = alt.Chart(tables.add([{"at": 0}])).mark_text(
             align="right", dx=-130 * index, dy=-12, color=colour, fontWeight=600
         )
         layers.append(text.encode(x=alt.value("width"), y=alt.value(0), text=alt.value(shared.texts(key))))
     return layers
 
 
-def power(rows: Sequence[Mapping[str, Any]], shared: Frame, bucket_seconds: int) -> Any:
+def power(rows: Sequence[Mapping[str, Any]], shared: Frame, bucket_seconds: int) -> frame.Spec:
     """Rows of query `gpu_readings`: mean power in watts."""
-    base = alt.Chart(frame.table(_points(rows, shared, bucket_seconds)))
+    tables = frame.Tables()
+    base = alt.Chart(tables.add(_points(rows, shared, bucket_seconds)))
     y = alt.Y("power_watts_mean:Q", title=None, scale=alt.Scale(zero=True), axis=_y_axis(tickCount=3))
     line = base.mark_line(color=_POWER, strokeWidth=1.4, interpolate="step-after")
     panel = line.encode(x=shared.x("bucket_at", is_last=True), y=y, detail="slice_id:N")
-    return panel.properties(height=80, width="container", title=shared.texts("gpu.power"))
+    return tables.finish(panel.properties(height=80, width="container", title=shared.texts("gpu.power")), shared.paper)

@@ -37,7 +37,7 @@ def _row(bar: Bar, balance: Balance, previous: Balance, texts: Texts) -> dict[st
     }
 
 
-def chart(balance: Balance, previous: Balance, texts: Texts, paper: frame.Paper = frame.LIGHT) -> Any:
+def chart(balance: Balance, previous: Balance, texts: Texts, paper: frame.Paper = frame.LIGHT) -> frame.Spec:
     """The waterfall of `balance`, compared with `previous`. `balance` must not be empty."""
     rows = [_row(bar, balance, previous, texts) for bar in balance.bars()]
     order = [row["label"] for row in rows]
@@ -60,7 +60,8 @@ def chart(balance: Balance, previous: Balance, texts: Texts, paper: frame.Paper 
     ]
     domain = ["subtotal", *LOOKS]
     colours = [paper.muted, *(look.colour for look in LOOKS.values())]
-    base = alt.Chart(frame.table(rows)).encode(y=y)
+    tables = frame.Tables()
+    base = alt.Chart(tables.add(rows)).encode(y=y)
     bars = base.mark_bar(height=_ROW_PIXELS - 8, cornerRadius=1).encode(
         x=alt.X("start:Q", scale=scale, axis=axis, title=None),
         x2="end:Q",
@@ -68,8 +69,8 @@ def chart(balance: Balance, previous: Balance, texts: Texts, paper: frame.Paper 
         opacity=alt.condition(alt.datum.state == "subtotal", alt.value(0.35), alt.value(1.0)),
         tooltip=tooltip,
     )
-    layers: list[Any] = [bars, *_hatching(base, rows, paper, scale), *_labels(base, texts, paper)]
-    return frame.finish(alt.layer(*layers).properties(height=_ROW_PIXELS * len(rows), width="container"), paper)
+    layers: list[Any] = [bars, *_hatching(base, rows, paper, scale), *_labels(base, tables, texts, paper)]
+    return tables.finish(alt.layer(*layers).properties(height=_ROW_PIXELS * len(rows), width="container"), paper)
 
 
 def _hatching(base: Any, rows: list[dict[str, Any]], paper: frame.Paper, scale: alt.Scale) -> list[Any]:
@@ -87,7 +88,7 @@ def _hatching(base: Any, rows: list[dict[str, Any]], paper: frame.Paper, scale: 
     return layers
 
 
-def _labels(base: Any, texts: Texts, paper: frame.Paper) -> list[Any]:
+def _labels(base: Any, tables: frame.Tables, texts: Texts, paper: frame.Paper) -> list[Any]:
     layers: list[Any] = []
     for column, at in _COLUMNS.items():
         for is_total in (True, False):
@@ -97,7 +98,9 @@ def _labels(base: Any, texts: Texts, paper: frame.Paper) -> list[Any]:
             colour = paper.muted if column == "change" else paper.ink
             text = mark.mark_text(align="right", color=colour, fontWeight=600 if is_total else 400)
             layers.append(text.encode(x=alt.datum(at), text=f"{column}:N"))
-    head = alt.Chart(frame.table([{}])).mark_text(align="right", baseline="bottom", color=paper.muted, fontSize=11)
+    head = alt.Chart(tables.add([{"at": 0}])).mark_text(
+        align="right", baseline="bottom", color=paper.muted, fontSize=11
+    )
     titles = {"hours": "word.gpu_hours", "share": "word.share", "change": "word.change"}
     layers += [
         head.encode(x=alt.datum(at), y=alt.value(-2), text=alt.value(texts(titles[column])))
