@@ -18,14 +18,13 @@ from gpuledger.presentation.texts import Texts
 
 Question = Callable[[View], None]
 
+# Path in the URL: page, title, icon. (A string here would be drawn on the page: Streamlit shows bare expressions.)
 QUESTIONS: dict[str, tuple[Question, str, str]] = {
     "hours": (hours.show, "hours.title", ":material/account_balance:"),
     "waste": (waste.show, "waste.title", ":material/recycling:"),
     "gpu": (gpu.show, "gpu.title", ":material/memory:"),
     "quality": (quality.show, "quality.menu", ":material/rule:"),
 }
-"""Path in the URL, page, title, icon."""
-
 _ICON = str(Path(__file__).with_name("icon.svg"))
 
 

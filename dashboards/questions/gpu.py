@@ -11,7 +11,7 @@ from dashboards.filters import start, to_url
 from dashboards.view import View, paper, percent_column, queries_note, show_chart, show_table
 from gpuledger.model import State
 from gpuledger.presentation import escaping, numbers
-from gpuledger.presentation.charts import bars, timeline
+from gpuledger.presentation.charts import MAX_POINTS, bars, timeline
 from gpuledger.presentation.spans import joined, shares
 
 _LISTED = 200
@@ -95,7 +95,12 @@ def _timeline(view: View, gpu_uuid: str, spans: list[dict[str, Any]]) -> None:
     shared = timeline.Frame(window, view.filters.timezone, texts, paper())
     readings = view.ask_period("gpu_readings", gpu_uuid=gpu_uuid, bucket_seconds=bucket_seconds)
     st.subheader(texts("gpu.timeline"))
-    panels = [(timeline.states(spans, shared), texts("gpu.states"))]
+    pieces = timeline.stacked(spans)
+    panels = []
+    if len(pieces) <= MAX_POINTS:
+        panels.append((timeline.states(pieces, shared), texts("gpu.states")))
+    else:
+        notices.partial(texts, texts("gpu.too_many"))
     if readings:
         panels.append((timeline.activity(readings, shared, bucket_seconds), texts("gpu.util")))
         panels.append((timeline.power(readings, shared, bucket_seconds), texts("gpu.power")))

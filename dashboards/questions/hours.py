@@ -25,6 +25,7 @@ from gpuledger.presentation.states import STATE_ORDER
 from gpuledger.presentation.summary import answer
 
 _HOURLY_UP_TO_HOURS = 8 * 24
+_WARN_BELOW_COVERAGE = 0.99
 _OTHER_HOURS = ("idle", "stalled", "low", "ungraded", "unknown", "standby", "starting")
 
 
@@ -92,7 +93,11 @@ def _figures(view: View, balance: Balance, previous: Balance) -> None:
 def _trust(view: View, rates: list[dict[str, Any]]) -> None:
     coverage = next((rate["value"] for rate in rates if rate["name"] == "coverage"), None)
     if not view.filters.tenant and coverage is not None and coverage < 1:
-        notices.partial(view.texts, view.texts.markdown("coverage.note", coverage=numbers.percent(coverage)))
+        note = view.texts.markdown("coverage.note", coverage=numbers.percent(coverage))
+        if coverage < _WARN_BELOW_COVERAGE:
+            notices.partial(view.texts, note)
+        else:
+            st.caption(f":material/incomplete_circle: {note}")
     differences = view.ask("inventory_differences")
     if differences and "quality" in view.pages:
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -156,11 +161,11 @@ def _rates(view: View, rates: list[dict[str, Any]]) -> None:
         for rate in rates
     ]
     columns: dict[str, Any] = {
-        "name": st.column_config.TextColumn(texts("rate.name"), width="medium"),
+        "name": st.column_config.TextColumn(texts("rate.name"), width=270),
         "value": texts("rate.value"),
         "numerator_gpu_hours": hours_column(texts("rate.numerator")),
         "denominator_gpu_hours": hours_column(texts("rate.denominator")),
-        "formula": st.column_config.TextColumn(texts("rate.formula"), width="large"),
+        "formula": st.column_config.TextColumn(texts("rate.formula"), width=330),
         "basis": texts("rate.basis"),
     }
     show_table(rows, columns, "rates")

@@ -74,7 +74,11 @@ def _figure(value: Any) -> str:
         return numbers.NO_VALUE
     if isinstance(value, bool) or not isinstance(value, int | float):
         return escaping.one_line(json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value)
-    return numbers.NO_VALUE if numbers.is_missing(value) else f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    if numbers.is_missing(value):
+        return numbers.NO_VALUE
+    if 0 < abs(value) < 0.001:
+        return "<0.001"
+    return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def _evidence(row: Mapping[str, Any]) -> Evidence:

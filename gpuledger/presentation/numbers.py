@@ -8,6 +8,9 @@ from zoneinfo import ZoneInfo
 
 NO_VALUE = "-"
 
+_ROUNDING = 1e-9
+"""What sums of floating-point numbers may be off by."""
+
 _GPU_HOURS = {"en": "GPU-h", "zh": "卡时"}
 _POINTS = {"en": "pp", "zh": "个百分点"}
 _DASH = "\N{EN DASH}"
@@ -32,7 +35,7 @@ def count(value: float | None) -> str:
     """A number of things: "1,213"; one decimal where it is small and not whole."""
     if value is None or math.isnan(value):
         return NO_VALUE
-    return f"{value:,.0f}" if value == int(value) else _digits(value)
+    return f"{value:,.0f}" if abs(value - round(value)) < _ROUNDING else _digits(value)
 
 
 def amount(value: float | None) -> str:
@@ -51,7 +54,7 @@ def percent(ratio: float | None) -> str:
     """A ratio of 0 to 1 as "12.3 %". A part that rounds to nothing or to all says so: "<0.1 %", ">99.9 %"."""
     if ratio is None or math.isnan(ratio):
         return NO_VALUE
-    if ratio in {0, 1}:
+    if abs(ratio - round(ratio)) < _ROUNDING:
         return f"{ratio * 100:.0f} %"
     if abs(ratio) < 0.0005:
         return "<0.1 %"

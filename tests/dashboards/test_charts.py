@@ -33,7 +33,7 @@ def _series(bucket):
 def _timeline(part, paper):
     shared = timeline.Frame(WEEK, "UTC", EN, paper)
     if part == "states":
-        return timeline.states(rows("gpu_timeline", gpu_uuid="x", **BOUNDS), shared)
+        return timeline.states(timeline.stacked(rows("gpu_timeline", gpu_uuid="x", **BOUNDS)), shared)
     readings = rows("gpu_readings", gpu_uuid="x", bucket_seconds=1800, **BOUNDS)
     return getattr(timeline, part)(readings, shared, 1800)
 
@@ -105,18 +105,51 @@ def test_labels_beside_a_stack_never_overlap():
     assert placed[-1] <= 9.5
 
 
-def test_slices_of_one_card_lie_above_each_other():
+def test_slices_of_one_card_lie_above_each_other_without_a_gap():
     def part(slice_id, start, end, share):
         hours = {"from_at": END + timedelta(hours=start), "until_at": END + timedelta(hours=end)}
-        return {"slice_id": slice_id, "workload_id": "", "share": share, **hours}
+        held = {"workload_id": slice_id and "w", "state": "alloc_low" if slice_id else "free_usable"}
+        return {"slice_id": slice_id, "share": share, **hours, **held}
 
-    found = [part("a", 0, 4, 0.5), part("b", 0, 2, 0.25), part("c", 1, 3, 0.25), part("d", 2, 4, 0.25)]
-    assert [(row["slice_id"], low) for row, low in timeline._stack(found)] == [
-        ("a", 0.0),
-        ("b", 0.5),
-        ("c", 0.75),
-        ("d", 0.5),
+    found = [
+        part("", 0, 1, 0.5),
+        part("", 1, 3, 0.25),
+        part("2", 1, 3, 0.25),
+        part("1", 0, 2, 0.5),
+        part("", 2, 3, 0.5),
     ]
+    pieces = [
+        (row["slice_id"], row["low"], *((row[at] - END).total_seconds() / 3600 for at in ("from_at", "until_at")))
+        for row in timeline.stacked(found)
+    ]
+    assert pieces == [
+        ("1", 0.0, 0, 2),
+        ("", 0.5, 0, 1),
+        ("2", 0.5, 1, 2),
+        ("", 0.75, 1, 2),
+        ("2", 0.0, 2, 3),
+        ("", 0.25, 2, 3),
+        ("", 0.5, 2, 3),
+    ]
+
+
+def test_time_axes_name_whole_local_hours_and_days():
+    day = frame.time_axis(Window(END - timedelta(hours=24), END), "Asia/Kolkata")
+    assert [value / 3.6e6 % 24 for value in day.values] == [6, 9, 12, 15, 18, 21, 0, 3]
+    month = frame.time_axis(Window(END - timedelta(days=30), END), "Asia/Kolkata")
+    assert {value / 3.6e6 % 24 for value in month.values} == {0}
+    assert len(month.values) == 7
+
+
+def test_the_panels_of_one_day_draw():
+    window = Window(END - timedelta(hours=24), END)
+    shared = timeline.Frame(window, "Asia/Kolkata", EN)
+    bounds = {"from_at": window.from_at, "to_at": window.to_at}
+    spec = timeline.states(timeline.stacked(rows("gpu_timeline", gpu_uuid="x", **bounds)), shared)
+    readings = rows("gpu_readings", gpu_uuid="x", bucket_seconds=120, **bounds)
+    for each in (spec, timeline.power(readings, shared, 120)):
+        svg = vl_convert.vegalite_to_svg({**each, "width": 600}, allowed_base_urls=[])
+        assert svg.count("<path") > 5
 
 
 def test_no_line_crosses_a_gap_in_the_readings():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -65,13 +65,24 @@ def time_scale(**options: Any) -> alt.Scale:
     return alt.Scale(type="utc", nice=False, **options)
 
 
-def time_axis(window: Window, **options: Any) -> alt.Axis:
-    """Labels of a wall-clock axis: clock times within two days, dates beyond."""
-    if window.hours <= 48:
-        step = alt.TimeIntervalStep(interval="hour", step=3 if window.hours <= 24 else 6)
-        return alt.Axis(format="%m-%d %H:%M", tickCount=step, labelOverlap=True, **options)
-    step = alt.TimeIntervalStep(interval="day", step=max(1, round(window.hours / 24 / 8)))
-    return alt.Axis(format="%m-%d", tickCount=step, labelOverlap=True, **options)
+def time_axis(window: Window, timezone: str, **options: Any) -> alt.Axis:
+    """Labels of a wall-clock axis on whole local hours or days: clock times within two days, dates beyond.
+
+    The instants are listed, because the renderer knows hourly steps under another name than the specification does.
+    """
+    is_short = window.hours <= 48
+    step = timedelta(hours=3 if window.hours <= 24 else 6) if is_short else _days(window)
+    at = window.from_at.astimezone(ZoneInfo(timezone)).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=UTC)
+    start, end = (edge.astimezone(ZoneInfo(timezone)).replace(tzinfo=UTC) for edge in (window.from_at, window.to_at))
+    ticks = []
+    while at <= end:
+        ticks += [int(at.timestamp() * 1000)] if at >= start else []
+        at += step
+    return alt.Axis(format="%m-%d %H:%M" if is_short else "%m-%d", values=ticks, labelOverlap=True, **options)
+
+
+def _days(window: Window) -> timedelta:
+    return timedelta(days=max(1, round(window.hours / 24 / 8)))
 
 
 def state_scale(states: Iterable[State] = STATE_ORDER) -> alt.Scale:

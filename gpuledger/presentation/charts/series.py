@@ -104,7 +104,7 @@ def chart(
     top = max(row["high"] for row in drawn)
     ends = [frame.wall_clock(at, buckets.timezone) for at in (buckets.window.from_at, buckets.window.to_at)]
     y_scale = alt.Scale(domain=[0, top], nice=False)
-    axis = frame.time_axis(buckets.window, grid=False)
+    axis = frame.time_axis(buckets.window, buckets.timezone, grid=False)
     x = alt.X("from:T", scale=frame.time_scale(domain=ends), title=buckets.timezone, axis=axis)
     title = texts("hours.per_hour" if buckets.bucket == "hour" else "hours.per_day")
     y = alt.Y("low:Q", scale=y_scale, title=title, axis=alt.Axis(tickCount=4, format=",~r", domain=False, ticks=False))

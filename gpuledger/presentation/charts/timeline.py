@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import altair as alt
@@ -32,7 +33,7 @@ class Frame:
     def x(self, field: str, *, is_last: bool = False) -> alt.X:
         """The common time axis; only the last panel labels it."""
         ends = [frame.wall_clock(at, self.timezone) for at in (self.window.from_at, self.window.to_at)]
-        axis = frame.time_axis(self.window, labels=is_last, ticks=is_last)
+        axis = frame.time_axis(self.window, self.timezone, labels=is_last, ticks=is_last)
         title = self.timezone if is_last else None
         return alt.X(f"{field}:T", scale=frame.time_scale(domain=ends), title=title, axis=axis)
 
@@ -46,28 +47,45 @@ def _y_axis(**options: Any) -> alt.Axis:
     return alt.Axis(minExtent=_AXIS_PIXELS, maxExtent=_AXIS_PIXELS, domain=False, ticks=False, **options)
 
 
-def _stack(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], float]]:
-    """Each row with the lowest height at which its share is free while it lasts."""
-    active: list[tuple[datetime, float, float]] = []
-    for row in sorted(rows, key=lambda each: (each["from_at"], each["slice_id"], each["workload_id"] or "")):
-        active = [taken for taken in active if taken[0] > row["from_at"]]
+def stacked(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows cut wherever any of them begins or ends, each piece with the height `low` at which it lies.
+
+    At every instant the pieces lie above each other without a gap, slices first and what nobody holds on top; pieces
+    that follow each other at the same height are one again.
+    """
+    edges = sorted({row[name] for row in rows for name in ("from_at", "until_at")})
+    ordered = sorted(
+        rows, key=lambda row: (not row["workload_id"], row["slice_id"], row["workload_id"] or "", row["state"])
+    )
+    starting: dict[datetime, list[int]] = {}
+    for index, row in enumerate(ordered):
+        starting.setdefault(row["from_at"], []).append(index)
+    active: set[int] = set()
+    found: list[dict[str, Any]] = []
+    last: dict[int, dict[str, Any]] = {}
+    for start, end in pairwise(edges):
+        active = {index for index in active if ordered[index]["until_at"] > start} | set(starting.get(start, ()))
         low = 0.0
-        for _, bottom, top in sorted(active, key=lambda taken: taken[1]):
-            if low + row["share"] > bottom + _ROUNDING:
-                low = max(low, top)
-        active.append((row["until_at"], low, low + row["share"]))
-        yield row, low
+        for index in sorted(active):
+            piece = last.get(index)
+            if piece is not None and abs(piece["low"] - low) < _ROUNDING:
+                piece["until_at"] = end
+            else:
+                last[index] = {**ordered[index], "from_at": start, "until_at": end, "low": low}
+                found.append(last[index])
+            low += ordered[index]["share"]
+    return found
 
 
-def states(rows: Sequence[Mapping[str, Any]], shared: Frame) -> frame.Spec:
-    """Rows of query `gpu_timeline` as one band; slices of a card lie above each other by their share."""
+def states(pieces: Sequence[Mapping[str, Any]], shared: Frame) -> frame.Spec:
+    """Rows of query `gpu_timeline`, `stacked`, as one band as high as the card."""
     texts = shared.texts
     drawn = [
         {
             "from": frame.wall_clock(row["from_at"], shared.timezone),
             "until": frame.wall_clock(row["until_at"], shared.timezone),
-            "low": low,
-            "high": min(1.0, low + row["share"]),
+            "low": row["low"],
+            "high": min(1.0, row["low"] + row["share"]),
             "state": row["state"],
             "name": texts(f"state.{State(row['state'])}"),
             "period": numbers.period(row["from_at"], row["until_at"], shared.timezone),
@@ -76,7 +94,7 @@ def states(rows: Sequence[Mapping[str, Any]], shared: Frame) -> frame.Spec:
             "basis": row["basis"] or numbers.NO_VALUE,
             "cause": texts.code("cause", row["cause"]) if row["cause"] else numbers.NO_VALUE,
         }
-        for row, low in _stack(rows)
+        for row in pieces
     ]
     y = alt.Y("low:Q", scale=alt.Scale(domain=[0, 1]), title=None, axis=_y_axis(labels=False, grid=False))
     tables = frame.Tables()
