@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import streamlit as st
 
@@ -65,17 +65,17 @@ def _balance(view: View, bounds: dict[str, Any]) -> Balance:
 def _figures(view: View, balance: Balance, previous: Balance) -> None:
     texts = view.texts
     first = balance.steps[0].name
-    shown: list[tuple[str, tuple[State, ...], Any]] = [
-        (texts(f"step.{first}"), balance.step_states(first), "off"),
-        (texts("state.alloc_productive"), (State.ALLOC_PRODUCTIVE,), "normal"),
-        (texts("state.alloc_idle"), (State.ALLOC_IDLE,), "inverse"),
-        (texts("state.alloc_stalled"), (State.ALLOC_STALLED,), "inverse"),
+    shown: list[tuple[str, tuple[State, ...], int]] = [
+        (texts(f"step.{first}"), balance.step_states(first), 0),
+        (texts("state.alloc_productive"), (State.ALLOC_PRODUCTIVE,), 1),
+        (texts("state.alloc_idle"), (State.ALLOC_IDLE,), -1),
+        (texts("state.alloc_stalled"), (State.ALLOC_STALLED,), -1),
     ]
     if first == "inventory":
-        shown.insert(1, (texts("step.held"), balance.step_states("held"), "off"))
-        shown.append((texts("state.free_stranded"), (State.FREE_STRANDED,), "inverse"))
+        shown.insert(1, (texts("step.held"), balance.step_states("held"), 0))
+        shown.append((texts("state.free_stranded"), (State.FREE_STRANDED,), -1))
     with st.container(horizontal=True, gap="medium"):
-        for label, states, colour in shown:
+        for label, states, good in shown:
             share, before = balance.share(*states), previous.share(*states)
             is_whole = states == balance.step_states(first)
             change = None if is_whole or share is None or before is None else share - before
@@ -83,11 +83,18 @@ def _figures(view: View, balance: Balance, previous: Balance) -> None:
                 label,
                 view.hours(balance.gpu_hours(*states)),
                 None if change is None else f"{numbers.percent(share)}, {numbers.points(change, texts.language)}",
-                delta_color="off" if change is None or not round(change, 3) else colour,
+                delta_color=_colour(change, good),
                 delta_arrow="off",
                 help=texts(f"definition.{states[0]}") if len(states) == 1 else None,
                 width="content",
             )
+
+
+def _colour(change: float | None, good: int) -> Literal["green", "red", "gray"]:
+    """Of a change of a share, where `good` says whether more of it is welcome (1), unwelcome (-1) or neither (0)."""
+    if change is None or not good or not round(change, 3):
+        return "gray"
+    return "green" if change * good > 0 else "red"
 
 
 def _trust(view: View, rates: list[dict[str, Any]]) -> None:

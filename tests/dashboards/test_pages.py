@@ -9,6 +9,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from dashboards import access, app
+from dashboards.questions import hours
 from gpuledger.errors import ConfigError, ServiceUnavailable
 from gpuledger.testing import FakeClock
 from tests.dashboards.recorded import END, HOSTILE, RecordedClient
@@ -90,6 +91,21 @@ def test_figures_can_be_read_by_name(monkeypatch):
     assert found["Inventory"] == "10,752 GPU-h"
     assert found["Productive"] == "3,394 GPU-h"
     assert found["Held, idle"] == "1,529 GPU-h"
+
+
+@pytest.mark.parametrize(
+    ("change", "good", "colour"),
+    [
+        (None, 1, "gray"),
+        (0.02, 1, "green"),
+        (-0.02, 1, "red"),
+        (-0.02, -1, "green"),
+        (0.02, -1, "red"),
+        (0.02, 0, "gray"),
+    ],
+)
+def test_only_a_change_that_matters_is_coloured(change, good, colour):
+    assert hours._colour(change, good) == colour
 
 
 def test_filters_travel_as_parameters_and_hostile_names_are_shown_as_text(monkeypatch):

@@ -74,9 +74,10 @@ def time_axis(window: Window, timezone: str, **options: Any) -> alt.Axis:
     step = timedelta(hours=3 if window.hours <= 24 else 6) if is_short else _days(window)
     at = window.from_at.astimezone(ZoneInfo(timezone)).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=UTC)
     start, end = (edge.astimezone(ZoneInfo(timezone)).replace(tzinfo=UTC) for edge in (window.from_at, window.to_at))
-    ticks = []
+    ticks: list[alt.DateTime] = []
     while at <= end:
-        ticks += [int(at.timestamp() * 1000)] if at >= start else []
+        if at >= start:
+            ticks.append(alt.DateTime(year=at.year, month=at.month, date=at.day, hours=at.hour, utc=True))
         at += step
     return alt.Axis(format="%m-%d %H:%M" if is_short else "%m-%d", values=ticks, labelOverlap=True, **options)
 
