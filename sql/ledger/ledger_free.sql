@@ -4,7 +4,7 @@
 -- Reads: ledger_slot, ledger_hold, node, allocation, workload, model_alias
 -- Writes: ledger_free
 -- Units: share of a physical GPU
--- Ignores: quota and priority: only whether a shape fits on the node. Wanted shapes are those pending when the piece begins; if none, every class with 1 % or more of the GPUs requested in the 28 days before.
+-- Ignores: quota and priority: only whether a shape fits on the node. Wanted shapes are those pending throughout the piece; if none, every class with 1 % or more of the GPUs requested in the 28 days before.
 create or replace temp table ledger_free as
 with held as (
     select slot.gpu_uuid, slot.from_at, sum(hold.share) as share
@@ -33,9 +33,49 @@ free as (
 ),
 
 free_nodes as (
-    select node, from_at, any_value(model) as model, list(free_milli) as free_millis, hour_at
+    select node, from_at, until_at, any_value(model) as model, list(free_milli) as free_millis
     from free
-    group by all
+    group by node, from_at, until_at
+),
+
+-- When was each shape waited for? Where the set of waiting shapes changes, free pieces are cut.
+waits as (
+    select num_gpu, gpu_milli, cpu_milli, memory_mib, model_set, submitted_at as from_at, least(started_at, ended_at) as until_at
+    from workload
+    where
+        num_gpu > 0
+        and submitted_at < (select max(until_at) from free)
+        and coalesce(least(started_at, ended_at) > greatest(submitted_at, (select min(from_at) from free)), true)
+),
+
+waiting_counts as (
+    select
+        * exclude (turn),
+        sum(sum(turn)) over (partition by num_gpu, gpu_milli, cpu_milli, memory_mib, model_set order by changed_at) as waiting,
+        sum(turn) as turn
+    from (
+        select * exclude (from_at, until_at), from_at as changed_at, 1 as turn from waits
+        union all
+        select * exclude (from_at, until_at), until_at, -1 from waits where until_at is not null
+    )
+    group by num_gpu, gpu_milli, cpu_milli, memory_mib, model_set, changed_at
+),
+
+turns as (select distinct changed_at from waiting_counts where waiting = 0 or waiting = turn),
+
+cut_nodes as (
+    select
+        node,
+        piece_at,
+        from_at,
+        coalesce(lead(from_at) over (partition by node, piece_at order by from_at), until_at) as until_at
+    from (
+        select node, from_at as piece_at, from_at, until_at from free_nodes
+        union
+        select free_nodes.node, free_nodes.from_at, turns.changed_at, free_nodes.until_at
+        from free_nodes
+        inner join turns on turns.changed_at > free_nodes.from_at and turns.changed_at < free_nodes.until_at
+    )
 ),
 
 occupied as (
@@ -75,18 +115,12 @@ capacity as (
     left join occupied on free_nodes.node = occupied.node and free_nodes.from_at = occupied.from_at
 ),
 
-instants as (select distinct from_at from free),
+instants as (select distinct from_at from cut_nodes),
 
 pending as (
-    select distinct
-        instants.from_at, workload.num_gpu, workload.gpu_milli, workload.cpu_milli, workload.memory_mib, workload.model_set
+    select distinct instants.from_at, waits.* exclude (from_at, until_at)
     from instants
-    inner join workload
-        on
-            workload.submitted_at <= instants.from_at
-            and coalesce(workload.started_at > instants.from_at, true)
-            and coalesce(workload.ended_at > instants.from_at, true)
-            and workload.num_gpu > 0
+    inner join waits on waits.from_at <= instants.from_at and coalesce(waits.until_at > instants.from_at, true)
 ),
 
 usual as (
@@ -112,7 +146,9 @@ wanted as (
 shapes as (
     select
         capacity.node,
-        capacity.from_at,
+        cut_nodes.piece_at,
+        cut_nodes.from_at,
+        cut_nodes.until_at,
         wanted.gpu_milli,
         case
             when
@@ -125,38 +161,45 @@ shapes as (
             when wanted.memory_mib > capacity.memory_free_mib then 4
             else 9
         end as node_rank
-    from capacity
-    inner join wanted using (from_at)
+    from cut_nodes
+    inner join capacity on cut_nodes.node = capacity.node and cut_nodes.piece_at = capacity.from_at
+    left join wanted on cut_nodes.from_at = wanted.from_at
 ),
 
 ranked as (
-    select node, from_at, gpu_milli, max(node_rank) as node_rank
+    select node, piece_at, from_at, until_at, gpu_milli, max(node_rank) as node_rank
     from shapes
     group by all
 ),
 
+-- 1 to 6 say how far the shape that got furthest got; 9 is a shape that fits, or nothing that is wanted at all.
 fitted as (
     select
         free.gpu_uuid,
-        free.from_at,
+        free.from_at as piece_at,
+        ranked.from_at,
+        ranked.until_at,
         max(
             case
+                when ranked.gpu_milli is null then 9
                 when ranked.node_rank in (1, 2) then ranked.node_rank
                 when free.free_milli < ranked.gpu_milli then 6
                 else ranked.node_rank
             end
         ) as reach
     from free
-    inner join ranked using (node, from_at)
+    inner join ranked on free.node = ranked.node and free.from_at = ranked.piece_at
     group by all
 )
 
 select
-    remainder.*,
+    remainder.* exclude (from_at, until_at),
+    coalesce(fitted.from_at, remainder.from_at) as from_at,
+    coalesce(fitted.until_at, remainder.until_at) as until_at,
     case
         when remainder.unavailable_cause is not null then 'unavailable'
         when remainder.is_spare then 'reserved_spare'
-        when coalesce(fitted.reach, 9) < 9 then 'free_stranded'
+        when fitted.reach < 9 then 'free_stranded'
         else 'free_usable'
     end as state,
     case
@@ -165,5 +208,5 @@ select
         else coalesce(['model', 'node_too_small', 'cpu', 'memory', 'insufficient_whole', 'fractional'][fitted.reach], '')
     end as cause
 from remainder
-left join fitted on remainder.gpu_uuid = fitted.gpu_uuid and remainder.from_at = fitted.from_at
+left join fitted on remainder.gpu_uuid = fitted.gpu_uuid and remainder.from_at = fitted.piece_at
 where remainder.share > 1e-9;
