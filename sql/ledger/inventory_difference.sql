@@ -84,7 +84,7 @@ differences as (
     union all
     select
         'scheduler_count',
-        scheduled.node,
+        scheduled.node as subject,
         scheduled.node,
         scheduled.gpu_count - coalesce(counted.gpu_count, 0),
         :at::timestamptz,

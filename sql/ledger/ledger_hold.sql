@@ -27,7 +27,7 @@ sighted as (
         *,
         case
             when
-                share is distinct from lag(share) over of_pod
+                (share is distinct from lag(share) over of_pod)
                 or epoch(ts - lag(ts) over of_pod) > 3 * interval_seconds
                 then 1
             else 0

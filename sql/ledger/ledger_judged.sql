@@ -45,8 +45,8 @@ bounded as (
         case
             when run_kind is null then 0
             when
-                run_kind is distinct from lag(run_kind ignore nulls) over of_hold
-                or is_in_grace is distinct from lag(case when run_kind is not null then is_in_grace end ignore nulls) over of_hold
+                (run_kind is distinct from lag(run_kind ignore nulls) over of_hold)
+                or (is_in_grace is distinct from lag(case when run_kind is not null then is_in_grace end ignore nulls) over of_hold)
                 or epoch(first_at - lag(case when run_kind is not null then last_at end ignore nulls) over of_hold) > 3 * interval_seconds
                 then 1
             else 0

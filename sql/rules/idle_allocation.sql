@@ -44,7 +44,7 @@ levels as (
 marked as (
     select
         *,
-        case when lag(until_at) over of_subject is distinct from changed_at then 1 else 0 end as is_new_run
+        case when (lag(until_at) over of_subject is distinct from changed_at) then 1 else 0 end as is_new_run
     from levels
     where held > 0 and idle = held
     window of_subject as (partition by subject_kind, workload_id, subject_id order by changed_at)

@@ -128,8 +128,8 @@ states_with_their_length as (
 
 outages as (
     select
-        unnest(:outage_from_ats::timestamptz []) as from_at,
-        unnest(:outage_until_ats::timestamptz []) as until_at
+        unnest(:outage_from_ats::timestamptz[]) as from_at,
+        unnest(:outage_until_ats::timestamptz[]) as until_at
 ),
 
 idle_hours_in_outages as (
