@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check format lock browser bench clean
+.PHONY: demo test check format docs lock bench clean
 
 demo: .venv
 	$(BIN)/python -m gpuledger.app demo $(DEMO)
@@ -22,6 +22,10 @@ format: .venv
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/sqlfluff fix sql
+
+# The pages that are tables of the code: settings, queries, command line, adapters.
+docs: .venv
+	$(BIN)/python -m docs.generate
 
 bench: .venv
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
