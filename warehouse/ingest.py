@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import duckdb
@@ -14,7 +15,10 @@ from gpuledger.model import RECORDS, RecordType
 
 @dataclass(frozen=True, slots=True)
 class IngestResult:
-    """What became of a batch. `duplicate`: this batch id had been committed before, nothing changed now."""
+    """What became of a batch. `duplicate`: this batch id had been committed before, nothing changed now.
+
+    `earliest_at` is the first instant that the accepted rows of a stream speak of.
+    """
 
     batch_id: str
     record: str
@@ -23,6 +27,14 @@ class IngestResult:
     rejected_by_field: Mapping[str, int] = field(default_factory=dict)
     rejected_count: int = 0
     duplicate: bool = False
+    earliest_at: datetime | None = None
+
+
+def earliest(record: str, rows: pl.DataFrame) -> datetime | None:
+    """The first instant that `rows` of a stream speak of; None for none, and for dated facts."""
+    kind = RECORDS[record]
+    value = rows[kind.time_column].min() if kind.is_stream else None
+    return value if isinstance(value, datetime) else None
 
 
 def _identifiers(names: tuple[str, ...]) -> str:

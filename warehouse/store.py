@@ -23,6 +23,9 @@ from warehouse import ingest, ledger, queries, validation
 from warehouse.ledger import LedgerBuild
 from warehouse.schema import migrate
 
+_UNUSABLE = (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.OutOfRangeException)
+"""What DuckDB raises for a parameter's value; everything else is our fault or the machine's."""
+
 
 class Warehouse:
     """A DuckDB file held by this process. Safe for threads: readers get a cursor each, writers take turns."""
@@ -54,8 +57,8 @@ class Warehouse:
                     "preserve_insertion_order": "false",
                 },
             )
-        except duckdb.IOException as error:
-            if "lock" in str(error):
+        except duckdb.Error as error:
+            if isinstance(error, duckdb.IOException) and "lock" in str(error):
                 raise WarehouseBusy(f"{path} is held by another process: {error}") from error
             raise WarehouseError(f"{path}: {error}") from error
         connection.execute("set global timezone = 'UTC'")
@@ -81,8 +84,12 @@ class Warehouse:
     @contextlib.contextmanager
     def writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A cursor for the only writer. Waits for its turn."""
-        with self._writing, contextlib.closing(self._connection.cursor()) as cursor:
-            yield cursor
+        with self._writing:
+            try:
+                with contextlib.closing(self._connection.cursor()) as cursor:
+                    yield cursor
+            except duckdb.Error as error:
+                raise WarehouseError(f"could not write: {error}") from error
 
     def query(self, name: str, /, **parameters: Any) -> pa.Table:
         """The rows of named query `name` as Arrow. Raises QueryRefused for an unknown query or wrong parameters."""
@@ -94,8 +101,10 @@ class Warehouse:
         with contextlib.closing(self._connection.cursor()) as cursor:
             try:
                 return cursor.sql(query.sql, params=parameters).to_arrow_table()
-            except duckdb.ConversionException as error:
-                raise BadInput(name, str(error)) from error
+            except _UNUSABLE as error:
+                raise BadInput("parameters", f"{name}: {error}") from error
+            except duckdb.Error as error:
+                raise WarehouseError(f"{name}: {error}") from error
 
     def ingest(self, record: str, table: pa.Table, batch_id: str) -> ingest.IngestResult:
         """Take a batch in. Returns after it is on disk; a batch id that is known changes nothing.
@@ -109,6 +118,8 @@ class Warehouse:
         conforming = validation.conform(record, table)
         with self.writing() as cursor:
             if known := ingest.committed(cursor, batch_id):
+                if known.record != record:
+                    raise BadInput("batch_id", f"was used for a batch of {known.record}")
                 return known
             checked = validation.check(record, conforming, self._limits(), self._tenants(cursor))
             rows = validation.latest_of_twins(record, checked.rows)
@@ -119,6 +130,7 @@ class Warehouse:
                 checked.rejected,
                 checked.rejected_by_field,
                 sum(checked.rejected_by_field.values()),
+                earliest_at=ingest.earliest(record, rows),
             )
             ingest.store(cursor, result, rows, self._clock.now())
             return result

@@ -7,7 +7,7 @@ import typing
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import polars as pl
@@ -18,6 +18,9 @@ from gpuledger.model import RECORDS, arrow_schema, complete
 
 REJECTED_LISTED = 100
 """How many refused rows an answer lists; the rest is only counted."""
+
+PLAUSIBLE = (datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC))
+"""Dates outside of it are slips; the far ones could not even be read back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,13 @@ def _problems(record: str, limits: Limits, tenants: Collection[str]) -> Iterator
         yield from _number_problems(name, column, base, place.metadata)
         if choices := place.metadata.get("choices"):
             yield name, ~column.is_in(list(choices)), f"is not one of {', '.join(choices)}"
-        if name == kind.time_column and kind.is_stream:
+        if base is datetime:
+            yield (
+                name,
+                ~column.is_between(*PLAUSIBLE),
+                f"does not lie between {PLAUSIBLE[0].year} and {PLAUSIBLE[1].year}",
+            )
+        if (name == kind.time_column and kind.is_stream) or (record == "allocation" and base is datetime):
             yield name, column > latest, "lies in the future"
             yield name, column < oldest, "is too old"
         if name == "tenant" and record != "tenant" and tenants:
@@ -123,7 +132,9 @@ def check(record: str, table: pa.Table, limits: Limits, tenants: Collection[str]
 def latest_of_twins(record: str, rows: pl.DataFrame) -> pl.DataFrame:
     """One row for each key: the one seen last, or the later of the batch. DuckDB's upsert keeps the first of twins."""
     key = list(RECORDS[record].key)
-    if rows.select(pl.struct(key).hash().n_unique()).item() == rows.height:  # no twins: the usual case, and cheap to know
+    if (
+        rows.select(pl.struct(key).hash().n_unique()).item() == rows.height
+    ):  # no twins: the usual case, and cheap to know
         return rows
     if "seen_at" in rows.columns:
         rows = rows.sort("seen_at", nulls_last=False, maintain_order=True)

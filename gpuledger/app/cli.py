@@ -83,10 +83,9 @@ def dashboard(
     config: Config = None,
 ) -> None:
     """Serve the dashboards."""
-    from gpuledger.app.processes import dashboard_process  # noqa: PLC0415
+    from gpuledger.app.processes import dashboard_command  # noqa: PLC0415
 
-    settings = settings_file.load(config, service_url=service_url)
-    sys.exit(dashboard_process(settings, listen).wait())
+    dashboard_command(settings_file.load(config, service_url=service_url), listen).replace_this_process()
 
 
 @app.command()
@@ -103,7 +102,7 @@ def collect(
 
 
 @app.command()
-def simulate(
+def simulate(  # noqa: PLR0913, PLR0917 a command's options are its arguments
     nodes: Annotated[int, typer.Option(min=1, max=4096, help="nodes of 8 GPUs")],
     days: Annotated[int, typer.Option(min=1, max=400, help="days of history")],
     out: Annotated[Path, typer.Option(help="folder for telemetry and truth.parquet")],
@@ -121,7 +120,7 @@ def simulate(
 
 
 @app.command()
-def ledger(
+def ledger(  # noqa: PLR0913, PLR0917 a command's options are its arguments
     by: Annotated[str, typer.Option(help="tenant, node, model, state, pool, stage, kind or workload")] = "state",
     build: Annotated[bool, typer.Option("--build", help="rebuild the window first")] = False,
     warehouse: Warehouse = None,
@@ -137,11 +136,13 @@ def ledger(
         answer = client.get("/v1/ledger", by=by, from_=from_, to=to)
         if form is Format.TEXT:
             answer["rates"] = [{"rate": name, **rate} for name, rate in answer["rates"].items()]
-        emit(answer, form, columns={"rates": ("rate", "value", "numerator_gpu_hours", "denominator_gpu_hours", "basis")})
+        emit(
+            answer, form, columns={"rates": ("rate", "value", "numerator_gpu_hours", "denominator_gpu_hours", "basis")}
+        )
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def analyze(
+def analyze(  # noqa: PLR0913, PLR0917 a command's options are its arguments
     context: typer.Context,
     rules: Annotated[list[str] | None, typer.Argument(help="rules to run; default: all")] = None,
     save: Annotated[bool, typer.Option("--save", help="make this run the stored one")] = False,
@@ -152,8 +153,9 @@ def analyze(
     form: Form = Format.TEXT,
 ) -> None:
     """Run rules and print what they found. Options of a rule (`--weighting pods`) may follow its name."""
-    named = [rule for rule in rules or [] if not rule.startswith("--")]
-    options = _options([*(rules or [])[len(named) :], *context.args])
+    words = [*(rules or []), *context.args]
+    first = next((place for place, word in enumerate(words) if word.startswith("--")), len(words))
+    named, options = words[:first], _options(words[first:])
     with open_warehouse(_settings(config, warehouse)) as client:
         results = _analyze(client, named, options, {"from_": from_, "to": to, "save": str(save).lower()})
     if len(named) == 1:
@@ -162,8 +164,11 @@ def analyze(
     found = [finding for result in results.values() for finding in result["findings"]]
     found.sort(key=lambda finding: -finding["gpu_hours_wasted"])
     failed = {rule: result["error"] for rule, result in results.items() if "error" in result}
-    emit({"rules": results if form is Format.JSON else list(results), "findings": found, "failed": failed}, form,
-         columns={"findings": FINDING_COLUMNS})
+    emit(
+        {"rules": results if form is Format.JSON else list(results), "findings": found, "failed": failed},
+        form,
+        columns={"findings": FINDING_COLUMNS},
+    )
     if failed:
         sys.exit(1)
 
@@ -183,7 +188,7 @@ def _analyze(client: Client, named: list[str], options: dict[str, str], common: 
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def recommend(
+def recommend(  # noqa: PLR0913, PLR0917 a command's options are its arguments
     context: typer.Context,
     kind: Annotated[str, typer.Argument(help="kind of recommendation")] = "move_quota",
     warehouse: Warehouse = None,
@@ -195,11 +200,15 @@ def recommend(
     """Propose changes and try each dry at the scheduler. Nothing is written to it."""
     with open_warehouse(_settings(config, warehouse)) as client:
         answer = client.post(f"/v1/recommend/{kind}", from_=from_, to=to, **_options(context.args))
-    emit(answer, form, columns={"recommendations": ("recommendation_id", "title", "expected_gpu_hours", "confidence", "dry_run")})
+    emit(
+        answer,
+        form,
+        columns={"recommendations": ("recommendation_id", "title", "expected_gpu_hours", "confidence", "dry_run")},
+    )
 
 
 @app.command()
-def report(
+def report(  # noqa: PLR0913, PLR0917 a command's options are its arguments
     name: Annotated[str, typer.Argument(help=f"one of {', '.join(REPORTS)}")] = "weekly",
     out: Annotated[Path | None, typer.Option(help="file to write; default: standard output")] = None,
     tenant: Annotated[str | None, typer.Option(help="one tenant's report; default: the fleet's")] = None,

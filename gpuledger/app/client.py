@@ -1,4 +1,4 @@
-"""How everything but the service itself reaches the warehouse: over HTTP, or through the same application in this process.
+"""How all but the service itself reach the warehouse: over HTTP, or through the same application in this process.
 
 The CLI and the dashboards use one client, so that a page, a script and the API show the same number by construction.
 """
@@ -8,16 +8,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import pyarrow as pa
 
 from gpuledger.app.encoding import ARROW_STREAM, plain, to_arrow_stream
+from gpuledger.clock import SystemClock
 from gpuledger.config import Settings
-from gpuledger.errors import BadInput, ConfigError, GpuledgerError, QueryRefused, RuleError, ServiceUnavailable, WarehouseBusy
+from gpuledger.errors import (
+    BadInput,
+    ConfigError,
+    GpuledgerError,
+    QueryRefused,
+    RuleError,
+    ServiceUnavailable,
+    WarehouseBusy,
+)
+
+PATIENCE_SECONDS = 30.0
+"""How long a command waits for another one that holds the warehouse file."""
+
+Opened = TypeVar("Opened")
 
 
 class InProcessTransport(httpx.BaseTransport):
@@ -43,6 +58,10 @@ class Client:
     def __init__(self, http: httpx.Client) -> None:
         self._http = http
 
+    def close(self) -> None:
+        """Close idle connections."""
+        self._http.close()
+
     def query(self, name: str, /, **parameters: Any) -> pa.Table:
         """The rows of a named query."""
         response = self._send("GET", f"/v1/queries/{name}", parameters, headers={"accept": ARROW_STREAM})
@@ -60,22 +79,26 @@ class Client:
 
     def ingest(self, record: str, table: pa.Table, batch_id: str) -> dict[str, Any]:
         """Send one batch. The answer lists refused rows; the others are on disk."""
-        response = self._http.post(
-            f"/v1/ingest/{record}", content=to_arrow_stream(table), headers={"x-batch-id": batch_id}
-        )
+        headers = {"x-batch-id": batch_id}
+        response = self._answer("POST", f"/v1/ingest/{record}", content=to_arrow_stream(table), headers=headers)
         if response.status_code != 422:
             _raise_for(response)
         answer: dict[str, Any] = response.json()
         return answer
 
-    def _send(self, method: str, path: str, parameters: dict[str, Any], headers: dict[str, str] | None = None) -> httpx.Response:
+    def _send(
+        self, method: str, path: str, parameters: dict[str, Any], headers: dict[str, str] | None = None
+    ) -> httpx.Response:
         given = {key.rstrip("_"): plain(value) for key, value in parameters.items() if value is not None}
-        try:
-            response = self._http.request(method, path, params=given, headers=headers)
-        except httpx.TransportError as error:
-            raise ServiceUnavailable(f"the service at {self._http.base_url} does not answer: {error}") from error
+        response = self._answer(method, path, params=given, headers=headers)
         _raise_for(response)
         return response
+
+    def _answer(self, method: str, path: str, **request: Any) -> httpx.Response:
+        try:
+            return self._http.request(method, path, **request)
+        except httpx.TransportError as error:
+            raise ServiceUnavailable(f"the service at {self._http.base_url} does not answer: {error}") from error
 
 
 def _raise_for(response: httpx.Response) -> None:
@@ -111,23 +134,54 @@ def connect(service_url: str, settings: Settings | None = None) -> Client:
     return connect_url(service_url, settings or Settings())
 
 
+def _serving(warehouse: Path) -> str | None:
+    """The address of the service that holds `warehouse`; None where none answers (it may have been killed)."""
+    try:
+        url = str(json.loads(sidecar(warehouse).read_text(encoding="utf-8"))["url"])
+    except (OSError, ValueError, KeyError):
+        return None
+    try:
+        httpx.get(f"{url}/healthz", timeout=5, trust_env=False)
+    except httpx.HTTPError:
+        return None
+    return url
+
+
+def reach(
+    settings: Settings, open_file: Callable[[], Opened], patience_seconds: float = PATIENCE_SECONDS
+) -> Opened | str:
+    """The file, opened here, or the address of the service that holds it."""
+    clock = SystemClock()
+    give_up_at = clock.now() + timedelta(seconds=patience_seconds)
+    while True:
+        try:
+            return open_file()
+        except WarehouseBusy as busy:
+            if url := _serving(settings.warehouse):
+                return url
+            if clock.now() > give_up_at:
+                raise ServiceUnavailable(f"{busy}; no service says that it serves it") from busy
+            clock.sleep(0.1)
+
+
 @contextlib.contextmanager
 def open_warehouse(settings: Settings) -> Iterator[Client]:
     """A client of the warehouse file: in this process, or through the service that holds it.
 
-    Raises ServiceUnavailable when another process holds the file and says nothing of how to reach it.
+    Another command that holds the file is waited for. Raises ServiceUnavailable when it takes too long.
     """
     from gpuledger.app.http import create_app  # noqa: PLC0415 a client of a far service needs no server
     from gpuledger.app.service import Service  # noqa: PLC0415
 
-    try:
-        service = Service.open(settings)
-    except WarehouseBusy as busy:
-        place = sidecar(settings.warehouse)
-        if not place.is_file():
-            raise ServiceUnavailable(f"{busy}; no service says that it serves it") from busy
-        yield connect_url(json.loads(place.read_text(encoding="utf-8"))["url"], settings)
+    opened = reach(settings, lambda: Service.open(settings))
+    if isinstance(opened, str):
+        client = connect_url(opened, settings)
+        try:
+            yield client
+        finally:
+            client.close()
         return
+    service = opened
     headers = {"authorization": f"Bearer {settings.token.get_secret_value()}"} if settings.token else {}
     http = httpx.Client(transport=InProcessTransport(create_app(service)), base_url="http://warehouse", headers=headers)
     try:

@@ -6,7 +6,6 @@ scraped by the agent from the simulated exporters' pages. Everything is kept bel
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -16,20 +15,17 @@ from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import httpx
-import pyarrow.compute as pc
 import structlog
 from rich.console import Console
 
 from gpuledger import config as settings_file
 from gpuledger.app.client import Client, connect
-from gpuledger.app.printing import progress
-from gpuledger.app.processes import dashboard_process, start
+from gpuledger.app.processes import Command, dashboard_command, own_command, start
+from gpuledger.app.simulating import backfill
 from gpuledger.clock import SystemClock
 from gpuledger.errors import GpuledgerError, ServiceUnavailable
-from gpuledger.model import RECORDS
 from gpuledger.registry import RECOMMENDERS, RULES
 from gpuledger.simulate import FleetSpec, Simulation, simulate
 from gpuledger.simulate.live import LiveServer
@@ -66,16 +62,21 @@ class Demo:
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True)
         with ExitStack() as stack:
-            self._child(stack, "service", lambda out: start(["-m", "gpuledger.app", "serve", *self._service_flags()], log=out))
-            dashboards = self._child(stack, "dashboards", lambda out: dashboard_process(self.settings, DASHBOARD, log=out))
+            self._child(
+                stack, "service", lambda out: start(["-m", "gpuledger.app", "serve", *self._service_flags()], log=out)
+            )
+            dashboards = self._child(
+                stack, "dashboards", lambda out: dashboard_process(self.settings, DASHBOARD, log=out)
+            )
             simulation = simulate(self.spec)
             client = connect(self.settings.service_url, self.settings)
             self._wait(f"http://{SERVICE}/readyz")
-            rows = self._backfill(client, simulation)
+            # What the script says of the rest of this hour is left to the live pages.
+            rows = backfill(client, simulation, f"demo-{self.spec.seed}", until=self.clock.now())
             self.console.print(f"{rows:,} records of {self.spec.nodes} nodes and {self.spec.days} days went in")
             self._judge(client)
             exporters = stack.enter_context(LiveServer(simulation, EXPORTERS, self.clock))
-            self._child(stack, "agent", lambda out: self._agent(exporters.node_urls, out))
+            self._child(stack, "agent", self._agent(exporters.node_urls))
             self._wait(f"http://{DASHBOARD}/_stcore/health")
             self._announce(client, time.monotonic() - began)
             if not is_once:
@@ -87,15 +88,14 @@ class Demo:
         self.stop = True
         raise KeyboardInterrupt
 
-    def _service_flags(self) -> list[str]:
-        flags = {"GPULEDGER_REPORT_DIRECTORY": str(self.settings.report_directory)}
-        os.environ.update(flags)
-        return ["--warehouse", str(self.settings.warehouse), "--listen", SERVICE]
+    def _service(self) -> Command:
+        flags = ("--warehouse", str(self.settings.warehouse), "--listen", SERVICE)
+        return own_command("serve", *flags, GPULEDGER_REPORT_DIRECTORY=str(self.settings.report_directory))
 
-    def _child(self, stack: ExitStack, name: str, begin: Any) -> subprocess.Popen[bytes]:
+    def _child(self, stack: ExitStack, name: str, command: Command) -> subprocess.Popen[bytes]:
         """A process whose output goes to a file, ended when the demo ends: last begun, first ended."""
         out = stack.enter_context((self.directory / f"{name}.log").open("wb"))
-        process: subprocess.Popen[bytes] = begin(out)
+        process = start(command, log=out)
         stack.callback(_end, process)
         return process
 
@@ -109,34 +109,22 @@ class Demo:
             self.clock.sleep(0.25)
         raise ServiceUnavailable(f"{url} did not answer within {seconds:g} s; see the logs in {self.directory}")
 
-    def _backfill(self, client: Client, simulation: Simulation) -> int:
-        """History up to now; what the script says of the rest of this hour is left to the live pages."""
-        now, count = self.clock.now(), 0
-        with progress() as bar:
-            task = bar.add_task("history", total=None)
-            for number, (record, table) in enumerate(simulation.records()):
-                kind = RECORDS[record]
-                kept = table.filter(pc.less_equal(table[kind.time_column], now)) if kind.is_stream else table
-                if kept.num_rows:
-                    count += client.ingest(record, kept, f"demo-{now:%s}-{number}")["accepted"]
-                bar.update(task, completed=count)
-        return count
-
     def _judge(self, client: Client) -> None:
         """Ledger, rules, recommendations and the report of the last seven days."""
         horizon = self.clock.now() - timedelta(seconds=self.settings.settle_seconds)
-        build = client.post("/v1/ledger/build", from_=self.spec.start_at, to=horizon)
+        span = {"from_": self.spec.start_at, "to": horizon}
+        build = client.post("/v1/ledger/build", **span)
         if build["violations"]:
             raise GpuledgerError(f"the ledger does not close: {build}")
         for rule in RULES:
-            client.post(f"/v1/analyze/{rule}", save="true")
+            client.post(f"/v1/analyze/{rule}", save="true", **span)
         for kind in RECOMMENDERS:
-            client.post(f"/v1/recommend/{kind}")
+            client.post(f"/v1/recommend/{kind}", **span)
         html = client.post("/v1/reports/weekly", from_=max(self.spec.start_at, horizon - timedelta(days=7)), to=horizon)
         self.settings.report_directory.mkdir(parents=True, exist_ok=True)
         (self.settings.report_directory / "weekly.html").write_text(html, encoding="utf-8")
 
-    def _agent(self, urls: list[str], out: Any) -> subprocess.Popen[bytes]:
+    def _agent(self, urls: list[str]) -> Command:
         lines = [
             f'service_url = "{self.settings.service_url}"',
             f'spool_directory = "{self.directory / "spool"}"',
@@ -145,7 +133,7 @@ class Demo:
         ]
         config = self.directory / "collector.toml"
         config.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        return start(["-m", "gpuledger.app", "collect", "--config", str(config)], log=out)
+        return own_command("collect", "--config", str(config))
 
     def _announce(self, client: Client, seconds: float) -> None:
         ledger = client.get("/v1/ledger", by="state")

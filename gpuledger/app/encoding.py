@@ -15,6 +15,9 @@ from gpuledger.errors import BadInput
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 
+_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+"""Without it a stream that was cut between two of its batches looks like a whole one."""
+
 
 def plain(value: Any) -> Any:
     """`value` in JSON's own types. NaN and infinities become null: JSON has no word for them."""
@@ -47,6 +50,8 @@ def to_arrow_stream(table: pa.Table) -> bytes:
 def from_arrow_stream(body: bytes, max_bytes: int) -> pa.Table:
     """The table in an Arrow IPC stream. Raises BadInput for anything else, or when it holds more than `max_bytes`."""
     batches, held = [], 0
+    if not body.endswith(_END_OF_STREAM):
+        raise BadInput("body", "is not a whole Arrow IPC stream: it has no end-of-stream marker")
     try:
         with pa.ipc.open_stream(body) as reader:
             schema = reader.schema

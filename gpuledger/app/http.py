@@ -10,6 +10,7 @@ from fastapi import Depends, FastAPI, Header, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.exceptions import HTTPException
 
 from gpuledger import __version__
 from gpuledger.app import parameters
@@ -76,12 +77,28 @@ def _status(error: GpuledgerError) -> int:
 async def _refused(request: Request, error: Exception) -> Response:
     """The answer to a request that could not be met: what was wrong, and where."""
     assert isinstance(error, GpuledgerError)
-    service = _service(request)
-    field = error.field if isinstance(error, BadInput) else "request"
-    route = request.scope.get("route")
-    service.metrics.refuse(getattr(route, "path", "unknown"), field)
-    reason = error.reason if isinstance(error, BadInput) else str(error)
-    return Json({"field": field, "reason": reason}, _status(error))
+    service, status = _service(request), _status(error)
+    field, reason = _field(request, error, status), error.reason if isinstance(error, BadInput) else str(error)
+    if status < 500:
+        service.metrics.refuse(getattr(request.scope.get("route"), "path", "unknown"), field)
+    return Json({"field": field, "reason": reason}, status)
+
+
+def _field(request: Request, error: GpuledgerError, status: int) -> str:
+    """What of the request was wrong: the part that the error names, else the name in the path that nothing has."""
+    if isinstance(error, BadInput):
+        return error.field
+    if status == 404:
+        return next(iter(request.path_params), "path")
+    return "parameters" if isinstance(error, QueryRefused) else "request"
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    """The answer to a path or method that does not exist."""
+    assert isinstance(error, HTTPException)
+    field = "method" if error.status_code == 405 else "path"
+    _service(request).metrics.refuse("unknown", field)
+    return Json({"field": field, "reason": error.detail}, error.status_code, headers=error.headers)
 
 
 def create_app(service: Service) -> FastAPI:
@@ -91,21 +108,24 @@ def create_app(service: Service) -> FastAPI:
         version=__version__,
         summary="Where a fleet's GPU-hours went",
         default_response_class=Json,
-        exception_handlers={GpuledgerError: _refused},
+        exception_handlers={GpuledgerError: _refused, HTTPException: _no_route},
     )
     app.state.service = service
-    token = service.settings.token.get_secret_value() if service.settings.token else None
+    token = service.settings.token.get_secret_value() if service.settings.token else ""
+    expected = f"Bearer {token}".encode() if token else b""
 
     @app.middleware("http")
     async def authorise(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
-        given = request.headers.get("authorization", "")
-        if token and request.url.path not in OPEN_PATHS and not hmac.compare_digest(given, f"Bearer {token}"):
+        given = request.headers.get("authorization", "").encode()
+        if expected and request.url.path not in OPEN_PATHS and not hmac.compare_digest(given, expected):
+            service.metrics.refuse("any", "Authorization")
             return Json({"field": "Authorization", "reason": "a valid bearer token is needed"}, 401)
         return await call(request)
 
     _health_routes(app)
     _ingest_routes(app)
     _read_routes(app)
+    _stored_routes(app)
     _judge_routes(app)
     return app
 
@@ -132,7 +152,9 @@ def _health_routes(app: FastAPI) -> None:
 
 def _ingest_routes(app: FastAPI) -> None:
     @app.post("/v1/ingest/{record}")
-    async def ingest(record: str, request: Request, service: Served, x_batch_id: Annotated[str, Header()] = "") -> Response:
+    async def ingest(
+        record: str, request: Request, service: Served, x_batch_id: Annotated[str, Header()] = ""
+    ) -> Response:
         """Take one batch of records in: an Arrow IPC stream. Answered after it is on disk."""
         body = await _body(request, service.settings.max_body_bytes)
 
@@ -191,11 +213,13 @@ def _read_routes(app: FastAPI) -> None:
     def build(request: Request, service: Served) -> Response:
         """Rebuild the ledger over a window."""
         if service.evidence() is None:
-            return Json({"from": None, "to": None, "spans": 0, "violations": 0})
+            return Json({"from": None, "to": None, "hours": 0.0, "spans": 0, "violations": 0})
         done = service.build_ledger(service.window(request.query_params.get("from"), request.query_params.get("to")))
         span = {"from": done.window.from_at, "to": done.window.to_at, "hours": done.window.hours}
         return Json({**span, "spans": done.spans, "violations": done.violations})
 
+
+def _stored_routes(app: FastAPI) -> None:
     @app.get("/v1/findings")
     def findings(service: Served, analyzer: str = "", tenant: str = "") -> Response:
         """The stored findings, the largest waste first."""
@@ -220,15 +244,12 @@ def _judge_routes(app: FastAPI) -> None:
     @app.post("/v1/findings/{finding_id}/status")
     async def decide(finding_id: str, request: Request, service: Served) -> Response:
         """Acknowledge, dispute or exempt a finding: JSON with status, by and note."""
-        try:
-            given = await request.json()
-            status, by, note = str(given["status"]), str(given["by"]), str(given.get("note", ""))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise BadInput("body", f"needs JSON with status and by ({error})") from None
+        given = parameters.decision(await _body(request, service.settings.max_body_bytes))
+        now = service.clock.now()
         await run_in_threadpool(
-            lambda: service.state.decide_finding(finding_id, status, by=by, note=note, now=service.clock.now())
+            lambda: service.state.decide_finding(finding_id, given.status, by=given.by, note=given.note, now=now)
         )
-        return Json({"finding_id": finding_id, "status": status})
+        return Json({"finding_id": finding_id, "status": given.status})
 
     @app.post("/v1/recommend/{kind}")
     def recommend(kind: str, request: Request, service: Served) -> Response:

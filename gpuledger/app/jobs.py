@@ -1,7 +1,7 @@
 """What runs by itself: ledger, rules, recommendations, report, alerts, heartbeat.
 
-The schedule is made anew from the settings at every start; what must happen exactly once (a report for a week, a message)
-is remembered in the state store, not in the scheduler. A job that fails is logged, counted, and runs again.
+The schedule is made anew from the settings at every start; what must happen exactly once (a report for a week, a
+message) is remembered in the state store, not in the scheduler. A job that fails is logged, counted, and runs again.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from gpuledger.app.mail import mailer_for
 from gpuledger.app.service import Service
-from gpuledger.errors import GpuledgerError
 from gpuledger.model import Window
 from gpuledger.registry import RECOMMENDERS, RULES
 
 log = structlog.get_logger("gpuledger.jobs")
 
 BACKFILL_QUIET = timedelta(seconds=30)
-"""Closed hours are rebuilt when no late reading came for this long, so that a back-fill is not rebuilt at each batch."""
+"""Closed hours are rebuilt when no late reading came for this long: a back-fill is not rebuilt at each batch."""
 
 
 class Jobs:
@@ -78,10 +77,16 @@ class Jobs:
         horizon = now - timedelta(seconds=service.settings.settle_seconds)
         extent = service.query("ledger_extent").to_pylist()[0]
         open_from_at = extent["final_until_at"] or extent["from_at"]
-        starts = (open_from_at, service.dirt.take(now, open_from_at, BACKFILL_QUIET))
-        start = min((start for start in starts if start is not None), default=None)
-        if start is not None and start < horizon:
-            service.build_ledger(Window(start, horizon), until_at=horizon)
+        dirty_from_at = service.dirt.take(now, open_from_at, BACKFILL_QUIET)
+        start = min((start for start in (open_from_at, dirty_from_at) if start is not None), default=None)
+        is_built = False
+        try:
+            if start is not None and start < horizon:
+                service.build_ledger(Window(start, horizon), until_at=horizon)
+                is_built = True
+        finally:
+            if dirty_from_at is not None and not is_built:
+                service.dirt.put_back(dirty_from_at)
 
     def run_rules(self) -> None:
         """Run every rule and recommender over the trailing window. One that fails costs only itself."""
@@ -93,23 +98,24 @@ class Jobs:
         for rule in RULES:
             try:
                 result = self._service.analyze(rule, window, {}, save=True)
-            except GpuledgerError as error:
+            except Exception:  # a finding that cannot be stored costs its rule only, as a broken rule does
                 self._service.metrics.job_failures.labels(f"rule_{rule}").inc()
-                log.error("rule_could_not_run", rule=rule, error=str(error))
+                log.exception("rule_could_not_run", rule=rule)
             else:
                 fresh = set(result["new_finding_ids"])
                 self._mailer.announce([found for found in result["findings"] if found["finding_id"] in fresh])
         for kind in RECOMMENDERS:
             try:
                 self._service.recommend(kind, window, {})
-            except GpuledgerError as error:
+            except Exception:  # as above
                 self._service.metrics.job_failures.labels(f"recommend_{kind}").inc()
-                log.error("recommender_could_not_run", kind=kind, error=str(error))
+                log.exception("recommender_could_not_run", kind=kind)
 
     def write_reports(self) -> None:
-        """Write the weekly report of the last whole local week, once."""
+        """Write the weekly report of the last whole local week, once, when its last hour is final."""
         service, zone = self._service, ZoneInfo(self._service.settings.timezone)
-        week = last_whole_week(service.clock.now(), zone)
+        lateness = timedelta(minutes=service.settings.lateness_minutes)
+        week = last_whole_week(service.clock.now() - lateness, zone)
         period = week.from_at.astimezone(zone).strftime("%G-W%V")
         extent = service.query("ledger_extent").to_pylist()[0]
         if extent["from_at"] is None or extent["from_at"] >= week.to_at or service.state.report_made("weekly", period):

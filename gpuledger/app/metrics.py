@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from gpuledger.model import arrow_schema
+from gpuledger.app.parameters import READERS
+from gpuledger.model import RECORDS, arrow_schema
 
 
 class ServiceMetrics:
@@ -12,24 +13,47 @@ class ServiceMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        add = {"registry": self.registry}
-        self.batches = Counter("gpuledger_ingest_batches", "Batches by record and outcome", ["record", "outcome"], **add)
-        self.rows = Counter("gpuledger_ingest_rows", "Rows committed", ["record"], **add)
-        self.rejected = Counter("gpuledger_ingest_rejected_rows", "Rows refused", ["record", "field"], **add)
-        self.bad_requests = Counter("gpuledger_bad_requests", "Requests refused", ["endpoint", "field"], **add)
-        self.ledger_seconds = Histogram("gpuledger_ledger_build_seconds", "Time to rebuild open hours", **add)
-        self.violations = Gauge("gpuledger_ledger_violations", "Rows that the closing audits returned last", **add)
-        self.job_failures = Counter("gpuledger_job_failures", "Jobs that ended in an error", ["job"], **add)
-        self.job_success = Gauge("gpuledger_job_last_success_timestamp_seconds", "Last good end", ["job"], **add)
-        self.heartbeat = Gauge("gpuledger_heartbeat_timestamp_seconds", "Alert when this stops moving", **add)
-        self.outbox = Gauge("gpuledger_alert_outbox", "Messages by status", ["status"], **add)
-        self.findings = Gauge("gpuledger_findings", "Findings of the last run", ["analyzer"], **add)
-        self.finding_hours = Gauge("gpuledger_findings_gpu_hours", "GPU-hours of the last run", ["analyzer"], **add)
+        self.batches = Counter(
+            "gpuledger_ingest_batches", "Batches by record and outcome", ["record", "outcome"], registry=self.registry
+        )
+        self.rows = Counter("gpuledger_ingest_rows", "Rows committed", ["record"], registry=self.registry)
+        self.rejected = Counter(
+            "gpuledger_ingest_rejected_rows", "Rows refused", ["record", "field"], registry=self.registry
+        )
+        self.bad_requests = Counter(
+            "gpuledger_bad_requests", "Requests refused", ["endpoint", "field"], registry=self.registry
+        )
+        self.ledger_seconds = Histogram(
+            "gpuledger_ledger_build_seconds", "Time to rebuild open hours", registry=self.registry
+        )
+        self.violations = Gauge(
+            "gpuledger_ledger_violations", "Rows that the closing audits returned last", registry=self.registry
+        )
+        self.job_failures = Counter(
+            "gpuledger_job_failures", "Jobs that ended in an error", ["job"], registry=self.registry
+        )
+        self.job_success = Gauge(
+            "gpuledger_job_last_success_timestamp_seconds", "Last good end", ["job"], registry=self.registry
+        )
+        self.heartbeat = Gauge(
+            "gpuledger_heartbeat_timestamp_seconds", "Alert when this stops moving", registry=self.registry
+        )
+        self.outbox = Gauge("gpuledger_alert_outbox", "Messages by status", ["status"], registry=self.registry)
+        self.findings = Gauge("gpuledger_findings", "Findings of the last run", ["analyzer"], registry=self.registry)
+        self.finding_hours = Gauge(
+            "gpuledger_findings_gpu_hours", "GPU-hours of the last run", ["analyzer"], registry=self.registry
+        )
 
     def refuse(self, endpoint: str, field: str) -> None:
         """Count a refused request. Fields that we do not know ourselves share one label: they are the sender's text."""
-        known = {"body", "record", "batch_id", "from", "to", "tenant", "options", *_FIELDS}
-        self.bad_requests.labels(endpoint, field if field in known else "other").inc()
+        self.bad_requests.labels(endpoint, field if field in _FIELDS else "other").inc()
 
 
-_FIELDS = frozenset(column for record in ("reading", "workload", "allocation") for column in arrow_schema(record).names)
+_FIELDS = frozenset(
+    (
+        *("Authorization", "Content-Encoding", "body", "path", "method", "parameters", "batch_id"),
+        *("record", "name", "rule", "kind", "report", "finding_id", "status", "by", "note"),
+        *("from", "to", "tenant", "language", *READERS),
+        *(column for record in RECORDS for column in arrow_schema(record).names),
+    )
+)

@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel, Field, ValidationError
 
 from gpuledger.errors import BadInput
 from gpuledger.model import Window
 
 DIMENSIONS = ("tenant", "node", "model", "state", "pool", "stage", "kind", "workload")
 BUCKETS = ("hour", "day")
+
+EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+LONGEST_WINDOW = timedelta(days=3660)
+"""Ten years, as readings are accepted: a slip in a year must not set off a build of centuries."""
+
+
+class Decision(BaseModel):
+    """A person's word on a finding."""
+
+    status: str = Field(max_length=16)
+    by: str = Field(min_length=1, max_length=128)
+    note: str = Field("", max_length=4096)
+
+
+def decision(body: bytes) -> Decision:
+    """The decision in a JSON body. Raises BadInput naming what is missing or wrong."""
+    try:
+        return Decision.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadInput(str(first["loc"][0]) if first["loc"] else "body", first["msg"]) from None
 
 
 def instant(name: str, text: Any) -> datetime:
@@ -20,19 +43,25 @@ def instant(name: str, text: Any) -> datetime:
         return text
     try:
         value = datetime.fromisoformat(str(text).strip().replace(" ", "+"))
-    except ValueError:
+        value = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except (ValueError, OverflowError):
         raise BadInput(name, f"{str(text)[:40]!r} is not an ISO 8601 time") from None
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    if not EARLIEST <= value <= LATEST:
+        raise BadInput(name, f"must lie between {EARLIEST.year} and {LATEST.year}")
+    return value
 
 
 def window(from_text: Any, to_text: Any, default: Window | None) -> Window:
     """The window between two texts; what is not given comes from `default`. Raises BadInput when it is empty."""
-    if default is None and (from_text is None or to_text is None):
-        raise BadInput("from", "the warehouse is empty, so both --from and --to must be given")
-    start = instant("from", from_text) if from_text else default.from_at  # type: ignore[union-attr] checked above
-    end = instant("to", to_text) if to_text else default.to_at  # type: ignore[union-attr] checked above
+    start = instant("from", from_text) if from_text else default.from_at if default else None
+    end = instant("to", to_text) if to_text else default.to_at if default else None
+    if start is None or end is None:
+        reason = "the warehouse is empty, so both --from and --to must be given"
+        raise BadInput("from" if start is None else "to", reason)
     if start >= end:
         raise BadInput("to", f"{end.isoformat()} is not after from ({start.isoformat()})")
+    if end - start > LONGEST_WINDOW:
+        raise BadInput("to", f"is more than {LONGEST_WINDOW.days} days after from")
     return Window(start, end)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +15,12 @@ from pathlib import Path
 import structlog
 import uvicorn
 
-from gpuledger.app.client import sidecar
+from gpuledger.app.client import reach, sidecar
 from gpuledger.app.http import create_app
 from gpuledger.app.jobs import Jobs
 from gpuledger.app.service import Service
 from gpuledger.config import Settings
-from gpuledger.errors import ConfigError
+from gpuledger.errors import ConfigError, WarehouseBusy
 
 log = structlog.get_logger("gpuledger.serve")
 
@@ -58,14 +60,20 @@ def serve(settings: Settings) -> None:
     """Serve until SIGTERM or Ctrl-C, then end jobs, checkpoint, and let go of the file."""
     host, port = split_listen(settings.listen)
     _check_exposure(host, settings)
-    service = Service.open(settings)
+    service = reach(settings, lambda: Service.open(settings))
+    if isinstance(service, str):
+        raise WarehouseBusy(f"{settings.warehouse} is served already, at {service}")
+    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn ends in good order, then raises the signal once more
+        signal.signal(number, lambda *_: sys.exit(0))
     jobs = Jobs(service)
-    config = uvicorn.Config(create_app(service), host=host, port=port, log_level="warning", timeout_graceful_shutdown=10)
+    config = uvicorn.Config(
+        create_app(service), host=host, port=port, log_level="warning", timeout_graceful_shutdown=10
+    )
     try:
         with _announced(settings, host, port):
             jobs.start()
             log.info("serving", url=f"http://{host}:{port}", warehouse=str(settings.warehouse))
             uvicorn.Server(config).run()
-            jobs.stop()
     finally:
+        jobs.stop()
         service.close()

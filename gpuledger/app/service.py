@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import structlog
 
 from gpuledger.app.metrics import ServiceMetrics
@@ -18,7 +18,7 @@ from gpuledger.app.parameters import window as read_window
 from gpuledger.clock import Clock, SystemClock
 from gpuledger.config import Settings
 from gpuledger.errors import BadInput, GpuledgerError, RuleError
-from gpuledger.model import RECORDS, Finding, Recommendation, Window
+from gpuledger.model import Finding, Recommendation, Window
 from gpuledger.registry import REPORTS, RULES, resolve
 from warehouse import IngestResult, Warehouse
 from warehouse.ledger import AUDITS, LedgerBuild
@@ -30,29 +30,45 @@ _JSON_COLUMNS = ("evidence", "action_params", "guardrails", "expected_gain", "da
 
 
 class Dirt:
-    """The earliest instant for which readings came since the ledger was built over it, and when they came."""
+    """The earliest instant for which readings came since the ledger was built over it, and when late ones last came.
 
-    def __init__(self) -> None:
+    Readings are late when they are older than `lateness`; live ones never end, so waiting for quiet leaves them out.
+    """
+
+    def __init__(self, lateness: timedelta) -> None:
         self._lock = threading.Lock()
+        self._lateness = lateness
         self._from_at: datetime | None = None
-        self._marked_at: datetime | None = None
+        self._late_at: datetime | None = None
 
     def add(self, from_at: datetime, now: datetime) -> None:
         """Readings from `from_at` on came at `now`."""
         with self._lock:
             self._from_at = min(from_at, self._from_at or from_at)
-            self._marked_at = now
+            if from_at < now - self._lateness:
+                self._late_at = now
+
+    def settle(self, from_at: datetime) -> None:
+        """A build from `from_at` on begins: what is dirty after it needs no other."""
+        with self._lock:
+            if self._from_at is not None and self._from_at >= from_at:
+                self._from_at = None
 
     def take(self, now: datetime, open_from_at: datetime | None, quiet: timedelta) -> datetime | None:
         """The earliest dirty instant, then forgotten; None while a back-fill of closed hours is still coming in."""
         with self._lock:
-            if self._from_at is None or self._marked_at is None:
+            if self._from_at is None:
                 return None
             is_closed = open_from_at is None or self._from_at < open_from_at
-            if is_closed and now - self._marked_at < quiet:
+            if is_closed and self._late_at is not None and now - self._late_at < quiet:
                 return None
             taken, self._from_at = self._from_at, None
             return taken
+
+    def put_back(self, from_at: datetime) -> None:
+        """What was taken could not be built."""
+        with self._lock:
+            self._from_at = min(from_at, self._from_at or from_at)
 
 
 class Service:
@@ -64,7 +80,8 @@ class Service:
         self.settings = settings
         self.clock = clock or SystemClock()
         self.metrics = ServiceMetrics()
-        self.dirt = Dirt()
+        self.dirt = Dirt(timedelta(minutes=settings.lateness_minutes))
+        self._saving = threading.Lock()
 
     @classmethod
     def open(cls, settings: Settings, clock: Clock | None = None) -> Service:
@@ -90,8 +107,8 @@ class Service:
             self.metrics.rows.labels(record).inc(result.accepted)
             for field, count in result.rejected_by_field.items():
                 self.metrics.rejected.labels(record, field).inc(count)
-            if RECORDS[record].is_stream and result.accepted:
-                self.dirt.add(pc.min(table[RECORDS[record].time_column]).as_py(), self.clock.now())
+            if result.earliest_at is not None:
+                self.dirt.add(result.earliest_at, self.clock.now())
         return result
 
     def evidence(self) -> Window | None:
@@ -112,6 +129,7 @@ class Service:
 
     def build_ledger(self, window: Window, until_at: datetime | None = None) -> LedgerBuild:
         """Rebuild the ledger over `window` and note what the audits said."""
+        self.dirt.settle(window.from_at)
         with self.metrics.ledger_seconds.time():
             build = self.warehouse.build_ledger(window, until_at=until_at)
         self.metrics.violations.set(build.violations)
@@ -122,7 +140,15 @@ class Service:
     def ledger(self, by: str, window: Window | None) -> dict[str, Any]:
         """GPU-hours by `by` and state, their total, and the rates, over `window` (None: nothing recorded yet)."""
         if window is None:
-            return {"by": by, "from": None, "to": None, "rows": [], "total_gpu_hours": 0.0, "rates": {}}
+            return {
+                "by": by,
+                "from": None,
+                "to": None,
+                "rows": [],
+                "total_gpu_hours": 0.0,
+                "is_provisional": False,
+                "rates": {},
+            }
         span = {"from_at": window.from_at, "to_at": window.to_at}
         rows = self.query("ledger_by", by=by, **span).to_pylist()
         rates = {row.pop("name"): row for row in self.query("ledger_rates", **span).to_pylist()}
@@ -142,14 +168,9 @@ class Service:
 
         Raises ConfigError for an unknown rule, BadInput for a wrong option, RuleError when it could not run.
         """
-        judge = resolve("rules", rule)()
-        try:
+        with _attempt(rule):
+            judge = resolve("rules", rule)()
             result = judge.run(self, window, options)
-        except GpuledgerError:
-            raise
-        except Exception as error:  # a broken rule must never look like one that found nothing
-            log.exception("rule_failed", rule=rule)
-            raise RuleError(f"{rule} could not run: {error}") from error
         fresh = self.save_findings(rule, result.findings) if save else []
         statuses = self.state.finding_statuses(finding.finding_id for finding in result.findings)
         return {
@@ -164,10 +185,11 @@ class Service:
 
     def save_findings(self, rule: str, findings: Sequence[Finding]) -> list[Finding]:
         """Store a run's findings and carry their life cycle on. Gives those that are new."""
-        self.warehouse.save_findings(rule, findings)
-        self.metrics.findings.labels(rule).set(len(findings))
-        self.metrics.finding_hours.labels(rule).set(sum(finding.gpu_hours_wasted for finding in findings))
-        return self.state.sync_findings(rule, findings, self.clock.now())
+        with self._saving:  # two runs of one rule at once would both call the same findings new
+            self.warehouse.save_findings(rule, findings)
+            self.metrics.findings.labels(rule).set(len(findings))
+            self.metrics.finding_hours.labels(rule).set(sum(finding.gpu_hours_wasted for finding in findings))
+            return self.state.sync_findings(rule, findings, self.clock.now())
 
     def findings(self, analyzer: str = "", tenant: str = "") -> list[dict[str, Any]]:
         """The stored findings with their status, the largest waste first."""
@@ -180,12 +202,17 @@ class Service:
 
     def recommend(self, kind: str, window: Window, options: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Make recommendations of `kind`, try each dry at the scheduler, and store them."""
-        recommender = resolve("recommenders", kind)()
-        scheduler = resolve("schedulers", self.settings.scheduler).from_quotas(self.query("quota_current", at=window.to_at))
+        quotas = self.query("quota_current", at=window.to_at)
+        with _attempt(kind):
+            recommender = resolve("recommenders", kind)()
+            scheduler = resolve("schedulers", self.settings.scheduler).from_quotas(quotas)
+            proposed: Sequence[Recommendation] = recommender.recommend(self, window, options)
         made = []
-        for recommendation in recommender.recommend(self, window, options):
+        for recommendation in proposed:
             body = {**recommendation_record(recommendation), **_tried(scheduler, recommendation)}
-            self.state.save_recommendation(recommendation.recommendation_id, kind, json.loads(_text(body)), self.clock.now())
+            self.state.save_recommendation(
+                recommendation.recommendation_id, kind, json.loads(_text(body)), self.clock.now()
+            )
             made.append(body)
         return made
 
@@ -193,8 +220,9 @@ class Service:
         """The report `name` as HTML."""
         if name not in REPORTS:
             raise BadInput("report", f"no report called {name[:40]!r}; known: {', '.join(REPORTS)}")
-        report = resolve("reports", name)()
-        return str(report.render(self, window, tenant=tenant, timezone=timezone, language=language))
+        with _attempt(name):
+            report = resolve("reports", name)()
+            return str(report.render(self, window, tenant=tenant, timezone=timezone, language=language))
 
     def doctor(self) -> list[dict[str, Any]]:
         """Checks a person would want: does the ledger close, is anything stale, do all rules load, is all mail out."""
@@ -205,7 +233,7 @@ class Service:
             "warehouse_answers": lambda: f"evidence {self.evidence()}",
             "ledger_closes": self._assert_closed,
             "readings_are_fresh": self._assert_fresh,
-            "rules_load": lambda: ", ".join(resolve("rules", rule)().name for rule in RULES),
+            "rules_load": lambda: ", ".join(map(_loaded, RULES)),
             "alerts_are_out": self._assert_delivered,
         }
 
@@ -231,6 +259,23 @@ class Service:
         if counts["dead"]:
             raise GpuledgerError(f"{counts['dead']} messages could not be delivered")
         return f"{counts}"
+
+
+@contextlib.contextmanager
+def _attempt(name: str) -> Iterator[None]:
+    """Plug-in code: whatever it raises is a RuleError, so that a broken one never looks like one that found nothing."""
+    try:
+        yield
+    except GpuledgerError:
+        raise
+    except Exception as error:  # anything at all may come from a plug-in
+        log.exception("could_not_run", name=name)
+        raise RuleError(f"{name} could not run: {error}") from error
+
+
+def _loaded(rule: str) -> str:
+    with _attempt(rule):
+        return str(resolve("rules", rule)().name)
 
 
 def _checked(name: str, check: Callable[[], str]) -> dict[str, Any]:

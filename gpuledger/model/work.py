@@ -109,7 +109,7 @@ class QueueState:
     ts: datetime
     queue: str
     tenant: str
-    duration_seconds: float = quantity("seconds", low=0.001)
+    duration_seconds: float = quantity("seconds", low=0.001, high=31 * 86_400)
     nominal_gpus: float | None = measure("GPUs", low=0)
     running_gpus: float = quantity("GPUs")
     pending_gpus: float = quantity("GPUs")
@@ -121,7 +121,7 @@ class ServiceLoad:
 
     ts: datetime
     workload_id: str
-    duration_seconds: float = quantity("seconds", low=0.001)
+    duration_seconds: float = quantity("seconds", low=0.001, high=31 * 86_400)
     requests_per_second: float | None = measure("1/second", low=0)
     demand_gpus: float | None = measure("GPUs", low=0)
     ready_replicas: int | None = measure("count", low=0)
