@@ -34,7 +34,7 @@ class Outbox(Protocol):
 class Mailer:
     """Announces findings and delivers the outbox. Without a channel it does nothing, and nothing piles up."""
 
-    def __init__(  # noqa: PLR0913 each is one setting
+    def __init__(
         self,
         outbox: Outbox,
         channels: Mapping[str, Channel],

@@ -62,12 +62,8 @@ class Demo:
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True)
         with ExitStack() as stack:
-            self._child(
-                stack, "service", lambda out: start(["-m", "gpuledger.app", "serve", *self._service_flags()], log=out)
-            )
-            dashboards = self._child(
-                stack, "dashboards", lambda out: dashboard_process(self.settings, DASHBOARD, log=out)
-            )
+            self._child(stack, "service", self._service())
+            dashboards = self._child(stack, "dashboards", dashboard_command(self.settings, DASHBOARD))
             simulation = simulate(self.spec)
             client = connect(self.settings.service_url, self.settings)
             self._wait(f"http://{SERVICE}/readyz")
@@ -138,18 +134,18 @@ class Demo:
     def _announce(self, client: Client, seconds: float) -> None:
         ledger = client.get("/v1/ledger", by="state")
         say = self.console.print
-        say(f"\n{ledger['total_gpu_hours']:,.0f} GPU-hours, every one in one state:", highlight=False)
+        say(f"\n{ledger['total_gpu_hours']:,.0f} GPU-hours, every one in one state:", highlight=False, soft_wrap=True)
         for row in sorted(ledger["rows"], key=lambda row: -row["gpu_hours"]):
             share = row["gpu_hours"] / ledger["total_gpu_hours"]
-            say(f"  {row['state']:<18}{row['gpu_hours']:>12,.0f} GPU-h {share:>7.1%}", highlight=False)
-        say("\nThe three largest findings:", highlight=False)
+            say(f"  {row['state']:<18}{row['gpu_hours']:>12,.0f} GPU-h {share:>7.1%}", highlight=False, soft_wrap=True)
+        say("\nThe three largest findings:", highlight=False, soft_wrap=True)
         for finding in client.get("/v1/findings")["findings"][:3]:
             hours, cause = finding["gpu_hours_wasted"], finding["cause_code"]
             who = f"{finding['subject_id']} of {finding['tenant'] or 'nobody known'}"
-            say(f"  {hours:>10,.0f} GPU-h  {finding['analyzer']} ({cause}): {who}", highlight=False, markup=False)
-        say(f"\nDashboards  http://{DASHBOARD}\nAPI         http://{SERVICE}/docs", highlight=False)
-        say(f"Report      {self.settings.report_directory / 'weekly.html'}", highlight=False)
-        say(f"Up after {seconds:.0f} s. Ctrl-C stops everything.", highlight=False)
+            say(f"  {hours:>10,.0f} GPU-h  {finding['analyzer']} ({cause}): {who}", highlight=False, markup=False, soft_wrap=True)
+        say(f"\nDashboards  http://{DASHBOARD}\nAPI         http://{SERVICE}/docs", highlight=False, soft_wrap=True)
+        say(f"Report      {self.settings.report_directory / 'weekly.html'}", highlight=False, soft_wrap=True)
+        say(f"Up after {seconds:.0f} s. Ctrl-C stops everything.", highlight=False, soft_wrap=True)
 
     def _live(self, client: Client, simulation: Simulation, dashboards: subprocess.Popen[bytes]) -> None:
         """Tell the service what a scheduler would, as long as the script and the user last."""
@@ -162,7 +158,7 @@ class Demo:
                     self._tell(client, simulation, told, now)
                     told = now
         except KeyboardInterrupt:
-            self.console.print("\nstopping", highlight=False)
+            self.console.print("\nstopping", highlight=False, soft_wrap=True)
 
     def _tell(self, client: Client, simulation: Simulation, since: datetime, until: datetime) -> None:
         try:

@@ -16,7 +16,6 @@ from gpuledger.config import Settings
 from gpuledger.model import RECORDS
 from gpuledger.simulate import FleetSpec, Simulation, simulate, write
 
-
 ENDS = {"allocation": ("ready_at", "ended_at"), "workload": ("started_at", "ended_at")}
 """What of a record happens later than its beginning."""
 

@@ -65,7 +65,7 @@ def with_share(truth: pl.DataFrame) -> pl.DataFrame:
 
 
 def check(overlap: float, found: float, planted: float) -> None:
-    print(f"precision {overlap / found:.4f} recall {overlap / planted:.4f} of {planted:.1f} GPU-hours")
+    print(f"precision {overlap / found:.4f} recall {overlap / planted:.4f} of {planted:.1f} GPU-hours")  # noqa: T201 the figure that a release note quotes
     assert overlap / found >= 0.95
     assert overlap / planted >= 0.95
 
@@ -163,7 +163,9 @@ def test_a_busy_fleet_gives_no_finding() -> None:
 def test_hidden_cards_leave_the_total_unchanged_and_are_named() -> None:
     simulation = simulate(FleetSpec(nodes=8, days=1, seed=4, scenario="busy"))
     window = Window(simulation.spec.start_at, simulation.spec.end_at)
-    cards = {host.name: [simulation.fleet.cards[card].gpu_uuid for card in host.cards] for host in simulation.fleet.hosts}
+    cards = {
+        host.name: [simulation.fleet.cards[card].gpu_uuid for card in host.cards] for host in simulation.fleet.hosts
+    }
     names = list(cards)
     hidden = [cards[names[5]][0], cards[names[6]][7]]
     with load(hide(simulation, scheduler_nodes=names[:3], cards=hidden)) as house:
@@ -172,7 +174,9 @@ def test_hidden_cards_leave_the_total_unchanged_and_are_named() -> None:
         assert sum(row["gpu_hours"] for row in rows) == pytest.approx(8 * 8 * 24)
         differences = house.query("inventory_differences").to_pylist()
     assert len(differences) == 26
-    by_kind = {kind: {row["subject"] for row in differences if row["kind"] == kind}
-               for kind in ("not_in_scheduler", "not_in_telemetry")}
+    by_kind = {
+        kind: {row["subject"] for row in differences if row["kind"] == kind}
+        for kind in ("not_in_scheduler", "not_in_telemetry")
+    }
     assert by_kind["not_in_scheduler"] == {card for name in names[:3] for card in cards[name]}
     assert by_kind["not_in_telemetry"] == set(hidden)
