@@ -37,10 +37,10 @@ class IdleAllocation:
     SM activity below 5 % (else graphics engine below 1 %, else utilization below 1 %), no encoding or decoding, and
     power, where it is known, below the idle draw plus 15 % of the span up to TDP.
 
-    **Ignores** the time before a workload is ready and its grace (15 min for training, 10 min for the rest), replicas of
-    a declared floor (`alloc_standby`), hours with less than half of the readings (`alloc_unknown`), short dips, and jobs
-    of which one rank works (the idle rank stays `alloc_idle` in the ledger). A card that reads busy but does not compute
-    is `alloc_stalled`, not idle.
+    **Ignores** the time before a workload is ready and its grace (15 min for training, 10 min for the rest), replicas
+    of a declared floor (`alloc_standby`), hours with less than half of the readings (`alloc_unknown`), short dips, and
+    jobs of which one rank works (the idle rank stays `alloc_idle` in the ledger). A card that reads busy but does not
+    compute is `alloc_stalled`, not idle.
 
     **Evidence** the mean of each signal over the stretch with its threshold, the minutes observed, and the coverage.
 

@@ -13,6 +13,7 @@ import sys
 import time
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -133,19 +134,19 @@ class Demo:
 
     def _announce(self, client: Client, seconds: float) -> None:
         ledger = client.get("/v1/ledger", by="state")
-        say = self.console.print
-        say(f"\n{ledger['total_gpu_hours']:,.0f} GPU-hours, every one in one state:", highlight=False, soft_wrap=True)
+        say = partial(self.console.print, highlight=False, markup=False, soft_wrap=True)
+        say(f"\n{ledger['total_gpu_hours']:,.0f} GPU-hours, every one in one state:")
         for row in sorted(ledger["rows"], key=lambda row: -row["gpu_hours"]):
             share = row["gpu_hours"] / ledger["total_gpu_hours"]
-            say(f"  {row['state']:<18}{row['gpu_hours']:>12,.0f} GPU-h {share:>7.1%}", highlight=False, soft_wrap=True)
-        say("\nThe three largest findings:", highlight=False, soft_wrap=True)
+            say(f"  {row['state']:<18}{row['gpu_hours']:>12,.0f} GPU-h {share:>7.1%}")
+        say("\nThe three largest findings:")
         for finding in client.get("/v1/findings")["findings"][:3]:
             hours, cause = finding["gpu_hours_wasted"], finding["cause_code"]
             who = f"{finding['subject_id']} of {finding['tenant'] or 'nobody known'}"
-            say(f"  {hours:>10,.0f} GPU-h  {finding['analyzer']} ({cause}): {who}", highlight=False, markup=False, soft_wrap=True)
-        say(f"\nDashboards  http://{DASHBOARD}\nAPI         http://{SERVICE}/docs", highlight=False, soft_wrap=True)
-        say(f"Report      {self.settings.report_directory / 'weekly.html'}", highlight=False, soft_wrap=True)
-        say(f"Up after {seconds:.0f} s. Ctrl-C stops everything.", highlight=False, soft_wrap=True)
+            say(f"  {hours:>10,.0f} GPU-h  {finding['analyzer']} ({cause}): {who}")
+        say(f"\nDashboards  http://{DASHBOARD}\nAPI         http://{SERVICE}/docs")
+        say(f"Report      {self.settings.report_directory / 'weekly.html'}")
+        say(f"Up after {seconds:.0f} s. Ctrl-C stops everything.")
 
     def _live(self, client: Client, simulation: Simulation, dashboards: subprocess.Popen[bytes]) -> None:
         """Tell the service what a scheduler would, as long as the script and the user last."""
@@ -158,7 +159,7 @@ class Demo:
                     self._tell(client, simulation, told, now)
                     told = now
         except KeyboardInterrupt:
-            self.console.print("\nstopping", highlight=False, soft_wrap=True)
+            self.console.print("\nstopping")
 
     def _tell(self, client: Client, simulation: Simulation, since: datetime, until: datetime) -> None:
         try:

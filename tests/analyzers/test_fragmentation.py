@@ -74,7 +74,8 @@ def test_a_stretch_goes_on_over_hours_and_a_pause_ends_it(
     found = Fragmentation().run(house, window, {})
     assert [finding.gpu_hours_wasted for finding in found.findings] == pytest.approx([2.5, 1.5])
     assert [finding.window_start for finding in found.findings] == [AT + timedelta(minutes=91), AT]
-    assert found.totals["stranded_by_cause"] == {"insufficient_whole": {"gpu_hours": pytest.approx(4.0), "gpus_at_end": 0.0}}
+    stranded = {"gpu_hours": pytest.approx(4.0), "gpus_at_end": 0.0}
+    assert found.totals["stranded_by_cause"] == {"insufficient_whole": stranded}
     halves = [Window(AT, AT + timedelta(hours=2)), Window(AT + timedelta(hours=2), window.to_at)]
     parts = [Fragmentation().run(house, half, {}).totals["stranded_by_cause"] for half in halves]
     assert sum(part["insufficient_whole"]["gpu_hours"] for part in parts) == pytest.approx(4.0)
