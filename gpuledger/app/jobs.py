@@ -90,11 +90,9 @@ class Jobs:
 
     def run_rules(self) -> None:
         """Run every rule and recommender over the trailing window. One that fails costs only itself."""
-        extent = self._service.query("ledger_extent").to_pylist()[0]
-        if extent["from_at"] is None:
+        window = self._rules_window()
+        if window is None:
             return
-        back = timedelta(days=self._service.settings.rules_window_days)
-        window = Window(max(extent["from_at"], extent["to_at"] - back), extent["to_at"])
         for rule in RULES:
             try:
                 result = self._service.analyze(rule, window, {}, save=True)
@@ -110,6 +108,21 @@ class Jobs:
             except Exception:  # as above
                 self._service.metrics.job_failures.labels(f"recommend_{kind}").inc()
                 log.exception("recommender_could_not_run", kind=kind)
+
+    def _rules_window(self) -> Window | None:
+        """What rules look at: the trailing days, begun on a Monday.
+
+        A finding about a whole window is known by its start, so a start that moved with every run would make it new,
+        and told anew, each time; this way it is once a week.
+        """
+        evidence = self._service.evidence()
+        if evidence is None:
+            return None
+        extent = self._service.query("ledger_extent").to_pylist()[0]
+        end = extent["to_at"] or evidence.to_at
+        back = end - timedelta(days=self._service.settings.rules_window_days)
+        monday = (back - timedelta(days=back.weekday())).replace(hour=0, minute=0, second=0, microsecond=0)
+        return Window(max(extent["from_at"] or evidence.from_at, monday), end)
 
     def write_reports(self) -> None:
         """Write the weekly report of the last whole local week, once, when its last hour is final."""
