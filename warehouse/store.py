@@ -95,7 +95,7 @@ class Warehouse:
         """The rows of named query `name` as Arrow. Raises QueryRefused for an unknown query or wrong parameters."""
         query = queries.find(name)
         if not query.is_read:
-            raise QueryRefused(f"{name}: writes, and cannot be read from")
+            raise QueryRefused(f"no query to read called {name!r}: it writes")
         if set(parameters) != set(query.parameters):
             raise QueryRefused(f"{name}: takes {sorted(query.parameters)}, was given {sorted(parameters)}")
         with contextlib.closing(self._connection.cursor()) as cursor:

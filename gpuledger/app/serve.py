@@ -20,7 +20,7 @@ from gpuledger.app.http import create_app
 from gpuledger.app.jobs import Jobs
 from gpuledger.app.service import Service
 from gpuledger.config import Settings
-from gpuledger.errors import ConfigError, WarehouseBusy
+from gpuledger.errors import ConfigError, GpuledgerError, WarehouseBusy
 
 log = structlog.get_logger("gpuledger.serve")
 
@@ -56,6 +56,15 @@ def _announced(settings: Settings, host: str, port: int) -> Iterator[None]:
         place.unlink(missing_ok=True)
 
 
+def _run(server: uvicorn.Server) -> None:
+    try:
+        server.run()
+    except SystemExit:
+        if not server.started:  # uvicorn has said why, and ends with a status of its own
+            raise GpuledgerError(f"cannot listen on {server.config.host}:{server.config.port}") from None
+        raise
+
+
 def serve(settings: Settings) -> None:
     """Serve until SIGTERM or Ctrl-C, then end jobs, checkpoint, and let go of the file."""
     host, port = split_listen(settings.listen)
@@ -73,7 +82,7 @@ def serve(settings: Settings) -> None:
         with _announced(settings, host, port):
             jobs.start()
             log.info("serving", url=f"http://{host}:{port}", warehouse=str(settings.warehouse))
-            uvicorn.Server(config).run()
+            _run(uvicorn.Server(config))
     finally:
         jobs.stop()
         service.close()
