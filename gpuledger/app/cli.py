@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 
 from gpuledger import config as settings_file
@@ -54,11 +53,11 @@ def _options(rest: list[str]) -> dict[str, str]:
     while waiting:
         word = waiting.pop(0)
         if not word.startswith("--"):
-            raise click.UsageError(f"unexpected argument {word!r}")
+            raise typer.BadParameter(f"unexpected argument {word!r}")
         name, is_joined, value = word[2:].partition("=")
         if not is_joined:
             if not waiting:
-                raise click.UsageError(f"--{name} needs a value")
+                raise typer.BadParameter(f"--{name} needs a value")
             value = waiting.pop(0)
         options[name.replace("-", "_")] = value
     return options
@@ -130,7 +129,7 @@ def ledger(  # noqa: PLR0913, PLR0917 a command's options are its arguments
     form: Form = Format.TEXT,
 ) -> None:
     """Where the GPU-hours went."""
-    with open_warehouse(_settings(config, warehouse)) as client:
+    with open_warehouse(_settings(config, warehouse), must_exist=True) as client:
         if build:
             client.post("/v1/ledger/build", from_=from_, to=to)
         answer = client.get("/v1/ledger", by=by, from_=from_, to=to)
@@ -156,7 +155,7 @@ def analyze(  # noqa: PLR0913, PLR0917 a command's options are its arguments
     words = [*(rules or []), *context.args]
     first = next((place for place, word in enumerate(words) if word.startswith("--")), len(words))
     named, options = words[:first], _options(words[first:])
-    with open_warehouse(_settings(config, warehouse)) as client:
+    with open_warehouse(_settings(config, warehouse), must_exist=True) as client:
         results = _analyze(client, named, options, {"from_": from_, "to": to, "save": str(save).lower()})
     if len(named) == 1:
         emit(results[named[0]], form, columns={"findings": FINDING_COLUMNS})
@@ -177,7 +176,7 @@ def _analyze(client: Client, named: list[str], options: dict[str, str], common: 
     if len(named) == 1:
         return {named[0]: client.post(f"/v1/analyze/{named[0]}", **common, **options)}
     if options:
-        raise click.UsageError("options of a rule need exactly one rule")
+        raise typer.BadParameter("options of a rule need exactly one rule")
     results = {}
     for rule in named or client.post("/v1/check")["rules"]:
         try:
@@ -198,7 +197,7 @@ def recommend(  # noqa: PLR0913, PLR0917 a command's options are its arguments
     form: Form = Format.TEXT,
 ) -> None:
     """Propose changes and try each dry at the scheduler. Nothing is written to it."""
-    with open_warehouse(_settings(config, warehouse)) as client:
+    with open_warehouse(_settings(config, warehouse), must_exist=True) as client:
         answer = client.post(f"/v1/recommend/{kind}", from_=from_, to=to, **_options(context.args))
     emit(
         answer,
@@ -221,7 +220,7 @@ def report(  # noqa: PLR0913, PLR0917 a command's options are its arguments
     form: Form = Format.TEXT,
 ) -> None:
     """Write a report as HTML."""
-    with open_warehouse(_settings(config, warehouse)) as client:
+    with open_warehouse(_settings(config, warehouse), must_exist=True) as client:
         html = client.post(
             f"/v1/reports/{name}", from_=from_, to=to, tenant=tenant, language=language, timezone=timezone
         )
@@ -236,7 +235,7 @@ def report(  # noqa: PLR0913, PLR0917 a command's options are its arguments
 @app.command()
 def doctor(warehouse: Warehouse = None, config: Config = None, form: Form = Format.TEXT) -> None:
     """Check that the ledger closes, readings are fresh, rules load, and no message is stuck."""
-    with open_warehouse(_settings(config, warehouse)) as client:
+    with open_warehouse(_settings(config, warehouse), must_exist=True) as client:
         answer = client.post("/v1/check")
     emit({"checks": answer["checks"]}, form)
     if not all(check["ok"] for check in answer["checks"]):
@@ -261,12 +260,7 @@ def main() -> None:
     """Run the command line."""
     configure_logs()
     try:
-        app(standalone_mode=False)
-    except click.exceptions.Abort:
-        sys.exit(1)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(2 if isinstance(error, click.UsageError) else 1)
+        app()
     except (BadInput, ConfigError, QueryRefused) as error:
         sys.stderr.write(f"gpuledger: {error}\n")
         sys.exit(2)

@@ -165,14 +165,17 @@ def reach(
 
 
 @contextlib.contextmanager
-def open_warehouse(settings: Settings) -> Iterator[Client]:
+def open_warehouse(settings: Settings, *, must_exist: bool = False) -> Iterator[Client]:
     """A client of the warehouse file: in this process, or through the service that holds it.
 
+    With `must_exist`, ConfigError where there is no such file: a slip in a path is not an empty fleet.
     Another command that holds the file is waited for. Raises ServiceUnavailable when it takes too long.
     """
     from gpuledger.app.http import create_app  # noqa: PLC0415 a client of a far service needs no server
     from gpuledger.app.service import Service  # noqa: PLC0415
 
+    if must_exist and not settings.warehouse.is_file():
+        raise ConfigError(f"warehouse: no file {settings.warehouse}")
     opened = reach(settings, lambda: Service.open(settings))
     if isinstance(opened, str):
         client = connect_url(opened, settings)

@@ -26,7 +26,7 @@ WASTE_STATES = (State.FREE_STRANDED, State.ALLOC_IDLE, State.ALLOC_STALLED)
 """States that count as waste; `alloc_low` is advice and stays outside."""
 
 ASSET_STATUSES = ("arrived", "racked", "in_service", "under_repair", "returned")
-"""Life of a card. It counts in the inventory from `racked` until `returned`; `under_repair` is `unavailable`."""
+"""Life of a card. It counts in the inventory until `returned`; in every status but `in_service` it is `unavailable`."""
 
 CONDITIONS = ("not_ready", "cordoned_fault", "drain", "gpu_lost", "fatal_xid", "under_repair", "spare")
 """Dated facts about a node or a GPU; `spare` makes `reserved_spare`, every other one `unavailable`."""

@@ -123,24 +123,36 @@ pending as (
     inner join waits on waits.from_at <= instants.from_at and coalesce(waits.until_at > instants.from_at, true)
 ),
 
+-- Where nothing waits: the usual classes, counted back from the end of the piece's own hour, so that a later build of
+-- the hour sees the same.
+quiet as (
+    select from_at, make_timestamptz((epoch_us(from_at) // 3600000000 + 1) * 3600000000) as counted_until_at
+    from instants
+    where from_at not in (select from_at from pending)
+),
+
 usual as (
-    select num_gpu, gpu_milli, cpu_milli, memory_mib, model_set
-    from workload
-    where
-        num_gpu > 0
-        and submitted_at > (select max(from_at) - interval 28 day from instants)
-        and submitted_at <= (select max(from_at) from instants)
-    group by num_gpu, gpu_milli, cpu_milli, memory_mib, model_set
-    qualify sum(pod_count * num_gpu * gpu_milli) >= 0.01 * sum(sum(pod_count * num_gpu * gpu_milli)) over ()
+    select
+        hours.counted_until_at, workload.num_gpu, workload.gpu_milli, workload.cpu_milli, workload.memory_mib, workload.model_set
+    from (select distinct counted_until_at from quiet) as hours
+    inner join workload
+        on
+            workload.num_gpu > 0
+            and workload.submitted_at >= hours.counted_until_at - interval 28 day
+            and workload.submitted_at < hours.counted_until_at
+    group by
+        hours.counted_until_at, workload.num_gpu, workload.gpu_milli, workload.cpu_milli, workload.memory_mib, workload.model_set
+    qualify
+        sum(workload.pod_count * workload.num_gpu * workload.gpu_milli)
+        >= 0.01 * sum(sum(workload.pod_count * workload.num_gpu * workload.gpu_milli)) over (partition by hours.counted_until_at)
 ),
 
 wanted as (
     select * from pending
     union all by name
-    select instants.from_at, usual.*
-    from instants
-    cross join usual
-    where instants.from_at not in (select from_at from pending)
+    select quiet.from_at, usual.* exclude (counted_until_at)
+    from quiet
+    inner join usual using (counted_until_at)
 ),
 
 shapes as (

@@ -117,7 +117,7 @@ judged as (
         runs.kind_of_run,
         spans.run_kind is null and spans.from_at < runs.run_until_at as is_bridged,
         case
-            when is_before_ready then 'alloc_starting'
+            when is_before_ready and coalesce(run_kind, 'idle') = 'idle' then 'alloc_starting'
             when run_kind is null or coverage_ratio < 0.5 then 'alloc_unknown'
             when run_kind = 'idle' and is_in_grace then 'alloc_starting'
             when run_kind = 'idle' and is_floor then 'alloc_standby'
@@ -147,13 +147,13 @@ select
     power_watts,
     coverage_ratio,
     case
-        when is_before_ready or coverage_ratio < 0.5 then null
+        when (is_before_ready and state = 'alloc_starting') or coverage_ratio < 0.5 then null
         when is_bridged then case when kind_of_run = 'stalled' then 'active' else kind_of_run end
         when run_kind = 'stalled' then 'active'
         else run_kind
     end as activity,
     case
-        when is_before_ready then 'not_ready'
+        when is_before_ready and state = 'alloc_starting' then 'not_ready'
         when coverage_ratio < 0.5 then 'coverage'
         when state = 'alloc_unknown' and is_contradicted then 'contradictory'
         when state = 'alloc_unknown' then 'no_reading'

@@ -63,8 +63,8 @@ spans as (
 
 select spans.*, card.node, card.pool, card.model
 from spans
-inner join (
-    select gpu_uuid, arg_max(node, from_at) as node, arg_max(pool, from_at) as pool, any_value(model) as model
-    from ledger_card
-    group by gpu_uuid
-) as card using (gpu_uuid);
+inner join ledger_card as card
+    on
+        spans.gpu_uuid = card.gpu_uuid
+        and spans.from_at >= card.from_at
+        and spans.from_at < card.until_at;
