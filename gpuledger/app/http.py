@@ -116,7 +116,7 @@ def create_app(service: Service) -> FastAPI:
 
     @app.middleware("http")
     async def authorise(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
-        given = request.headers.get("authorization", "").encode()
+        given = request.headers.get("authorization", "").encode("latin-1")  # the bytes as they came
         if expected and request.url.path not in OPEN_PATHS and not hmac.compare_digest(given, expected):
             service.metrics.refuse("any", "Authorization")
             return Json({"field": "Authorization", "reason": "a valid bearer token is needed"}, 401)

@@ -113,14 +113,18 @@ class Service:
 
     def evidence(self) -> Window | None:
         """The span of time that records speak of; None for an empty warehouse."""
-        row = self.query("evidence_extent").to_pylist()[0]
+        return self._extent("evidence_extent")
+
+    def _extent(self, name: str) -> Window | None:
+        row = self.query(name).to_pylist()[0]
         if row["from_at"] is None or row["from_at"] >= row["to_at"]:
             return None
         return Window(row["from_at"], row["to_at"])
 
     def window(self, from_text: Any, to_text: Any) -> Window:
-        """The window between two texts, by default all that records speak of."""
-        return read_window(from_text, to_text, None if from_text and to_text else self.evidence())
+        """The window between two texts, by default all that records speak of, else (a trace) all that was asked for."""
+        known = None if from_text and to_text else self.evidence() or self._extent("request_extent")
+        return read_window(from_text, to_text, known)
 
     def check_tenant(self, tenant: str | None) -> None:
         """Raise BadInput for a tenant that nobody has declared and no ledger row or finding names."""
@@ -193,7 +197,7 @@ class Service:
 
     def findings(self, analyzer: str = "", tenant: str = "") -> list[dict[str, Any]]:
         """The stored findings with their status, the largest waste first."""
-        rows = self.query("finding_list", analyzer=analyzer, tenant=tenant).to_pylist()
+        rows: list[dict[str, Any]] = self.query("finding_list", analyzer=analyzer, tenant=tenant).to_pylist()
         statuses = self.state.finding_statuses(row["finding_id"] for row in rows)
         for row in rows:
             row.update({column: json.loads(row[column]) for column in _JSON_COLUMNS})
