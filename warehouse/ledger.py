@@ -23,6 +23,8 @@ STEPS = (
     "ledger_card",
     "ledger_hold",
     "ledger_slot",
+    "ledger_device",
+    "ledger_reading",
     "ledger_minute",
     "ledger_piece",
     "ledger_judged",

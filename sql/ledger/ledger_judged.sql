@@ -26,17 +26,26 @@ hours as (
 
 kinds as (
     select
-        piece.*,
-        hours.coverage_ratio,
-        hours.hour_sm_active_ratio,
+        piece.* exclude (job, minute, activity, is_still),
         case
             when piece.activity is null then null
             when piece.is_still and still_minutes.job is not null then 'stalled'
             else piece.activity
         end as run_kind
     from ledger_piece as piece
-    inner join hours on piece.hold = hours.hold and piece.hour_at = hours.hour_at
     left join still_minutes on piece.job = still_minutes.job and piece.minute = still_minutes.minute
+),
+
+-- What must stay the same throughout a run, and throughout a span, as one number each: comparing is cheap.
+marked as (
+    select
+        *,
+        case when run_kind is not null then hash(run_kind, is_in_grace) end as run_mark,
+        case when run_kind is not null then last_at end as seen_at,
+        hash(
+            run_kind, hour_at, share, signal, is_shared, is_power_checked, is_contradicted, is_before_ready, is_in_grace, is_floor
+        ) as span_mark
+    from kinds
 ),
 
 bounded as (
@@ -45,19 +54,14 @@ bounded as (
         case
             when run_kind is null then 0
             when
-                (run_kind is distinct from lag(run_kind ignore nulls) over of_hold)
-                or (is_in_grace is distinct from lag(case when run_kind is not null then is_in_grace end ignore nulls) over of_hold)
-                or epoch(first_at - lag(case when run_kind is not null then last_at end ignore nulls) over of_hold) > 3 * interval_seconds
+                (run_mark is distinct from lag(run_mark ignore nulls) over of_hold)
+                or epoch(first_at - lag(seen_at ignore nulls) over of_hold) > 3 * interval_seconds
                 then 1
             else 0
         end as is_new_run,
-        coalesce(
-            (run_kind, hour_at, from_at, share, signal, is_shared, is_power_checked, is_contradicted, is_before_ready, is_in_grace, is_floor)
-            is distinct from
-            lag((run_kind, hour_at, until_at, share, signal, is_shared, is_power_checked, is_contradicted, is_before_ready, is_in_grace, is_floor)) over of_hold,
-            true
-        )::integer as is_new_span
-    from kinds
+        ((span_mark is distinct from lag(span_mark) over of_hold)
+        or (from_at is distinct from lag(until_at) over of_hold))::integer as is_new_span
+    from marked
     window of_hold as (partition by hold order by from_at)
 ),
 
@@ -99,8 +103,6 @@ spans as (
         any_value(is_before_ready) as is_before_ready,
         any_value(is_in_grace) as is_in_grace,
         any_value(is_floor) as is_floor,
-        any_value(coverage_ratio) as coverage_ratio,
-        any_value(hour_sm_active_ratio) as hour_sm_active_ratio,
         sum(piece_seconds) as span_seconds,
         coalesce(sum(piece_seconds) filter (where read_seconds > 0), 0) / 60 as observed_minutes,
         sum(gpu_util_ratio * piece_seconds) / sum(piece_seconds) filter (where gpu_util_ratio is not null) as gpu_util_ratio,
@@ -114,22 +116,24 @@ spans as (
 judged as (
     select
         spans.*,
+        hours.coverage_ratio,
         runs.kind_of_run,
         spans.run_kind is null and spans.from_at < runs.run_until_at as is_bridged,
         case
             when is_before_ready and coalesce(run_kind, 'idle') = 'idle' then 'alloc_starting'
-            when run_kind is null or coverage_ratio < 0.5 then 'alloc_unknown'
+            when run_kind is null or hours.coverage_ratio < 0.5 then 'alloc_unknown'
             when run_kind = 'idle' and is_in_grace then 'alloc_starting'
             when run_kind = 'idle' and is_floor then 'alloc_standby'
             when run_kind = 'idle' and run_seconds >= 1800 then 'alloc_idle'
             when run_kind = 'idle' then 'alloc_low'
             when run_kind = 'stalled' and run_seconds >= 600 then 'alloc_stalled'
             when is_shared or sm_active_ratio is null then 'alloc_ungraded'
-            when hour_sm_active_ratio < 0.5 then 'alloc_low'
+            when hours.hour_sm_active_ratio < 0.5 then 'alloc_low'
             else 'alloc_productive'
         end as state
     from spans
     inner join runs on spans.hold = runs.hold and spans.run = runs.run
+    inner join hours on spans.hold = hours.hold and spans.hour_at = hours.hour_at
 )
 
 select

@@ -1,84 +1,106 @@
--- name: ledger_minute(from_at, to_at)!
+-- name: ledger_minute()!
 -- Minute means of what each card and slice reported, from the source that said most, contradictory counters set aside.
--- Grain: one row per gpu_uuid, slice_id and minute.
--- Reads: reading, ledger_card
+-- Grain: one row per device and minute.
+-- Reads: ledger_reading, ledger_device, ledger_card
 -- Writes: ledger_minute
 -- Units: ratios 0 to 1, watts, seconds
--- Ignores: rows without any signal: they are not a successful reading. A profiling counter that reads exactly zero while utilization or power says the opposite is not a measurement.
+-- Ignores: a profiling counter that reads exactly zero while utilization or power says the opposite: it is no measurement.
 create or replace temp table ledger_minute as
-with by_source as (
+with crowded as (
+    select feed, minute
+    from ledger_reading
+    group by feed, minute
+    having count(*) > 1
+),
+
+-- A reading that is alone in its minute is its own mean: with one reading a minute nothing needs to be grouped.
+by_feed as (
     select
-        gpu_uuid,
-        slice_id,
-        epoch_us(ts) // 60000000 as minute,
-        source,
-        min(ts) as first_at,
-        max(ts) as last_at,
-        count(*) * max(interval_seconds) as read_seconds,
-        max(interval_seconds) as interval_seconds,
-        avg(gpu_util_ratio) as gpu_util_ratio,
-        avg(sm_active_ratio) as sm_active_ratio,
-        avg(gr_engine_active_ratio) as gr_engine_active_ratio,
-        avg(tensor_active_ratio) as tensor_active_ratio,
-        avg(dram_active_ratio) as dram_active_ratio,
-        greatest(avg(enc_util_ratio), avg(dec_util_ratio)) as codec_util_ratio,
-        avg(fb_used_bytes / nullif(fb_total_bytes, 0)) as fb_used_ratio,
-        avg(power_watts) as power_watts,
-        max(process_count) as process_count
-    from reading
-    where
-        ts >= :from_at::timestamptz
-        and ts < :to_at::timestamptz
-        and coalesce(gpu_util_ratio, sm_active_ratio, gr_engine_active_ratio, power_watts, process_count) is not null
-    group by all
-),
-
-contested as (
-    select gpu_uuid, slice_id
-    from by_source
-    group by gpu_uuid, slice_id
-    having min(source) <> max(source)
-),
-
--- Most cards have one source; where two see a card, the one that says more of it counts, minute by minute.
-best as (
-    select by_source.*
-    from by_source
-    anti join contested using (gpu_uuid, slice_id)
+        device,
+        feed,
+        is_contested,
+        minute,
+        ts as first_at,
+        ts as last_at,
+        interval_seconds as read_seconds,
+        interval_seconds,
+        gpu_util_ratio,
+        sm_active_ratio,
+        gr_engine_active_ratio,
+        tensor_active_ratio,
+        dram_active_ratio,
+        codec_util_ratio,
+        fb_used_ratio,
+        power_watts,
+        process_count
+    from ledger_reading
+    anti join crowded using (feed, minute)
     union all
-    select unnest(arg_max(by_source, (
+    select
+        any_value(device),
+        feed,
+        any_value(is_contested),
+        minute,
+        min(ts),
+        max(ts),
+        count(*) * max(interval_seconds),
+        max(interval_seconds),
+        avg(gpu_util_ratio),
+        avg(sm_active_ratio),
+        avg(gr_engine_active_ratio),
+        avg(tensor_active_ratio),
+        avg(dram_active_ratio),
+        avg(codec_util_ratio),
+        avg(fb_used_ratio),
+        avg(power_watts),
+        max(process_count)
+    from ledger_reading
+    semi join crowded using (feed, minute)
+    group by feed, minute
+),
+
+-- Where two sources see a card, the one that says more of it counts, minute by minute.
+best as (
+    select *
+    from by_feed
+    where not is_contested
+    union all
+    select unnest(arg_max(by_feed, (
         (sm_active_ratio is not null)::integer * 4
         + (gpu_util_ratio is not null)::integer * 2
-        + (power_watts is not null)::integer
-    ) || source))
-    from by_source
-    semi join contested using (gpu_uuid, slice_id)
-    group by gpu_uuid, slice_id, minute
+        + (power_watts is not null)::integer,
+        -feed
+    )))
+    from by_feed
+    where is_contested
+    group by device, minute
 ),
 
-cards as (
-    select gpu_uuid, any_value(idle_below_watts) as idle_below_watts, any_value(stalled_below_watts) as stalled_below_watts
-    from ledger_card
-    group by gpu_uuid
+devices as (
+    select
+        seen.device,
+        any_value(seen.slice_id = '') as is_card,
+        any_value(card.idle_below_watts) as idle_below_watts
+    from ledger_device as seen
+    left join ledger_card as card using (gpu_uuid)
+    group by seen.device
 ),
 
 judged as (
     select
         best.*,
-        cards.idle_below_watts,
-        cards.stalled_below_watts,
+        devices.is_card,
         coalesce(
             greatest(sm_active_ratio, gr_engine_active_ratio, tensor_active_ratio) = 0
-            and (gpu_util_ratio >= 0.9 or (power_watts >= idle_below_watts and slice_id = '')),
+            and (gpu_util_ratio >= 0.9 or (power_watts >= idle_below_watts and devices.is_card)),
             false
         ) as is_contradicted
     from best
-    left join cards using (gpu_uuid)
+    inner join devices using (device)
 )
 
 select
-    gpu_uuid,
-    slice_id,
+    device,
     minute,
     first_at,
     last_at,
@@ -91,9 +113,7 @@ select
     case when not is_contradicted then dram_active_ratio end as dram_active_ratio,
     codec_util_ratio,
     fb_used_ratio,
-    case when slice_id = '' then power_watts end as power_watts,
+    case when is_card then power_watts end as power_watts,
     process_count,
-    is_contradicted,
-    idle_below_watts,
-    stalled_below_watts
+    is_contradicted
 from judged;

@@ -1,7 +1,7 @@
 -- name: ledger_piece(from_at, to_at)!
 -- Each held share minute by minute, with what telemetry said of it.
 -- Grain: one row per hold and minute (two where the minute is cut by a change).
--- Reads: ledger_slot, ledger_hold, ledger_minute, source_read
+-- Reads: ledger_slot, ledger_hold, ledger_device, ledger_minute, source_read
 -- Writes: ledger_piece
 -- Units: share of a physical GPU, seconds, ratios
 -- Ignores: held shares of cards that are unavailable. Shares that add up to more than a card are scaled to one. Activity of a card that several pods share by time-slicing cannot be told apart: it is active for all or idle for all, and never graded.
@@ -17,7 +17,7 @@ with shares as (
         slot.stalled_below_watts,
         hold.hold,
         hold.job,
-        hold.slice_id,
+        seen.device,
         hold.share / greatest(1, sum(hold.share) over of_card) as share,
         count(*) over (partition by slot.gpu_uuid, slot.from_at, hold.slice_id) > 1 as is_shared,
         coalesce(slot.from_at < hold.ready_at, true) as is_before_ready,
@@ -29,6 +29,8 @@ with shares as (
             slot.gpu_uuid = hold.gpu_uuid
             and slot.from_at >= hold.started_at
             and coalesce(slot.from_at < hold.ended_at, true)
+    left join (select distinct gpu_uuid, slice_id, device from ledger_device) as seen
+        on hold.gpu_uuid = seen.gpu_uuid and hold.slice_id = seen.slice_id
     where slot.unavailable_cause is null
     window of_card as (partition by slot.gpu_uuid, slot.from_at)
 ),
@@ -36,20 +38,20 @@ with shares as (
 minutes as (
     select
         *,
-        unnest(range(epoch_us(from_at) // 60000000, (epoch_us(until_at) + 59999999) // 60000000)) as minute
+        unnest(range(epoch_us(from_at) // 60000000, (epoch_us(until_at) + 59999999) // 60000000))::integer as minute
     from shares
 ),
 
 cut as (
     select
         * exclude (from_at, until_at),
-        greatest(from_at, make_timestamptz(minute * 60000000)) as from_at,
-        least(until_at, make_timestamptz((minute + 1) * 60000000)) as until_at
+        greatest(from_at, make_timestamptz(minute::bigint * 60000000)) as from_at,
+        least(until_at, make_timestamptz((minute + 1)::bigint * 60000000)) as until_at
     from minutes
 ),
 
 process_reads as (
-    select node, epoch_us(ts) // 60000000 as minute, max(interval_seconds) as interval_seconds, min(ts) as first_at, max(ts) as last_at
+    select node, (epoch_us(ts) // 60000000)::integer as minute, max(interval_seconds) as interval_seconds, min(ts) as first_at, max(ts) as last_at
     from source_read
     where ts >= :from_at::timestamptz and ts < :to_at::timestamptz and ok and scope = 'process'
     group by all
@@ -76,7 +78,7 @@ read as (
         coalesce(seen.is_contradicted, false) as is_contradicted
     from cut
     left join ledger_minute as seen
-        on cut.gpu_uuid = seen.gpu_uuid and cut.slice_id = seen.slice_id and cut.minute = seen.minute
+        on cut.device = seen.device and cut.minute = seen.minute
     left join process_reads as answered on cut.node = answered.node and cut.minute = answered.minute
 ),
 

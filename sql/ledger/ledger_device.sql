@@ -1,0 +1,20 @@
+-- name: ledger_device(from_at, to_at)!
+-- Number what reported in the window: each card or slice is a device, each source of it a feed. Joining by numbers is cheap.
+-- Grain: one row per gpu_uuid, slice_id and source.
+-- Reads: reading
+-- Writes: ledger_device
+-- Units: none
+-- Ignores: nothing.
+create or replace temp table ledger_device as
+with feeds as (
+    select distinct gpu_uuid, slice_id, source
+    from reading
+    where ts >= :from_at::timestamptz and ts < :to_at::timestamptz
+)
+
+select
+    *,
+    row_number() over ()::integer as feed,
+    dense_rank() over (order by gpu_uuid, slice_id)::integer as device,
+    count(*) over (partition by gpu_uuid, slice_id) > 1 as is_contested
+from feeds;
