@@ -46,17 +46,25 @@ def _fleets(draw: st.DrawFn) -> Rows:
         holds.append({"allocation_id": name, "workload_id": f"w{number % 3}", "share": share, **where, **times})
     conditions = {
         (card, name, begin): {
-            "subject_kind": "gpu", "subject": card, "condition": name,
-            "from_at": _at(begin), "until_at": _at(begin + length),
+            "subject_kind": "gpu",
+            "subject": card,
+            "condition": name,
+            "from_at": _at(begin),
+            "until_at": _at(begin + length),
         }
         for card, name, (begin, length) in draw(
-            st.lists(st.tuples(st.sampled_from(CARDS), st.sampled_from(("cordoned", "faulty")), _spans), max_size=3)
+            st.lists(st.tuples(st.sampled_from(CARDS), st.sampled_from(("drain", "spare")), _spans), max_size=3)
         )
     }
     readings = {
         (card, minute): {
-            "ts": _at(minute), "node": f"n{CARDS.index(card) % 2}", "gpu_uuid": card, "source": "dcgm",
-            "interval_seconds": 60.0, "gpu_util_ratio": util, "sm_active_ratio": util,
+            "ts": _at(minute),
+            "node": f"n{CARDS.index(card) % 2}",
+            "gpu_uuid": card,
+            "source": "dcgm",
+            "interval_seconds": 60.0,
+            "gpu_util_ratio": util,
+            "sm_active_ratio": util,
         }
         for card, first, length, util in draw(
             st.lists(
