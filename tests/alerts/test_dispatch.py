@@ -22,7 +22,8 @@ class Scripted:
     name = "scripted"
 
     def __init__(self, *script: bool | None) -> None:
-        self.script, self.tried = list(script), []
+        self.script = list(script)
+        self.tried: list[str] = []
 
     def send(self, message: Message) -> Delivery:
         self.tried.append(message.key)

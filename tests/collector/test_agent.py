@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from datetime import datetime
+from typing import Any
 
+import httpx
 import pytest
 import structlog
 
@@ -16,6 +18,7 @@ from collector.agent import Agent, build_sources, run
 from collector.metrics import AgentMetrics
 from collector.schedule import Schedule
 from collector.settings import CollectorSettings
+from collector.sources.nvml import NvmlSource
 from collector.spool import Spool
 from gpuledger.clock import SystemClock
 from gpuledger.errors import ConfigError
@@ -26,7 +29,7 @@ from gpuledger.ports import Observation
 class FakeSource:
     """A source whose every read may be slow, fail or raise."""
 
-    def __init__(self, name: str, interval_seconds: float = 0.05, act: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, name: str, interval_seconds: float = 0.05, act: Callable[[], object] = lambda: None) -> None:
         self.name = name
         self.interval_seconds = interval_seconds
         self.ok = True
@@ -76,6 +79,12 @@ def make(sources, spool, flush_seconds: float = 60) -> tuple[Agent, AgentMetrics
     return Agent(sources, clock=SystemClock(), spool=spool, metrics=metrics, flush_seconds=flush_seconds), metrics
 
 
+def value_of(metrics: AgentMetrics, name: str, labels: dict[str, str]) -> float:
+    value = metrics.registry.get_sample_value(f"gpuledger_collector_{name}", labels)
+    assert value is not None, (name, labels)
+    return value
+
+
 def test_many_sources_make_one_batch_for_each_record(spool):
     sources = [FakeSource(f"s{number}", 60) for number in range(8)]
     for source in sources:
@@ -99,7 +108,7 @@ def test_a_hung_source_delays_nobody_and_its_missed_turns_are_counted(spool):
         wait_until(lambda: quick.reads >= 10)
         release.set()
     assert hung.reads <= 2
-    assert metrics.registry.get_sample_value("gpuledger_collector_overruns_total", {"source": "hung"}) >= 5
+    assert value_of(metrics, "overruns_total", {"source": "hung"}) >= 5
 
 
 def test_a_source_that_raises_costs_its_own_turn(spool):
@@ -111,7 +120,7 @@ def test_a_source_that_raises_costs_its_own_turn(spool):
     with structlog.testing.capture_logs() as logs, running(agent):
         wait_until(lambda: bad.reads >= 3 and good.reads >= 3)
     labels = {"source": "bad", "outcome": "failed"}
-    assert metrics.registry.get_sample_value("gpuledger_collector_reads_total", labels) >= 3
+    assert value_of(metrics, "reads_total", labels) >= 3
     assert any(log["event"] == "a source raised" for log in logs)
 
 
@@ -125,22 +134,22 @@ def test_failing_is_said_once_and_so_is_coming_back(spool):
         before = source.reads
         wait_until(lambda: source.reads >= before + 3)
     assert [log["event"] for log in logs] == ["source fails", "source is back"]
-    value = metrics.registry.get_sample_value
-    assert value("gpuledger_collector_last_success_timestamp_seconds", {"source": "s"}) > 1.7e9
-    assert value("gpuledger_collector_invalid_values_total", {"source": "s"}) % 3 == 0
-    assert value("gpuledger_collector_rows_total", {"record": "source_read"}) == source.reads
+    assert value_of(metrics, "last_success_timestamp_seconds", {"source": "s"}) > 1.7e9
+    assert value_of(metrics, "invalid_values_total", {"source": "s"}) % 3 == 0
+    assert value_of(metrics, "rows_total", {"record": "source_read"}) == source.reads
 
 
-def test_rows_that_fit_no_batch_cost_their_record_only(spool, now):
+def test_rows_that_fit_no_batch_cost_their_record_only(spool, now, monkeypatch):
     source = FakeSource("s", 60)
-    wrong = Reading(ts=now, node="n", gpu_uuid=7, source="fake", interval_seconds=15)
+    number: Any = 7
+    wrong = Reading(ts=now, node="n", gpu_uuid=number, source="fake", interval_seconds=15)
     right = SourceRead(ts=now, node="n", source="fake", scope="device", ok=True, interval_seconds=15)
-    source.read = lambda _: Observation(reads=(right,), readings=(wrong,))
+    monkeypatch.setattr(source, "read", lambda _: Observation(reads=(right,), readings=(wrong,)))
     agent, metrics = make([source], spool)
     with structlog.testing.capture_logs() as logs, running(agent):
         time.sleep(0.1)
     assert [batch.record for batch in spool._batches.values()] == ["source_read"]
-    assert metrics.registry.get_sample_value("gpuledger_collector_unbatched_rows_total", {"record": "reading"}) == 1
+    assert value_of(metrics, "unbatched_rows_total", {"record": "reading"}) == 1
     assert logs[0]["event"] == "rows could not be batched"
 
 
@@ -160,8 +169,10 @@ PAGE = b'DCGM_FI_DEV_GPU_UTIL{UUID="GPU-%d",Hostname="n1",namespace="team",pod="
 
 def settings(tmp_path, service_url: str, *urls: str, **options) -> CollectorSettings:
     dcgm = [{"url": url, "interval_seconds": 1, "timeout_seconds": 1} for url in urls]
-    options = {"metrics_listen": "", "flush_seconds": 0.1} | options
-    return CollectorSettings(service_url=service_url, spool_directory=tmp_path / "spool", dcgm=dcgm, **options)
+    defaults: dict[str, Any] = {"metrics_listen": "", "flush_seconds": 0.1}
+    return CollectorSettings(
+        service_url=service_url, spool_directory=tmp_path / "spool", dcgm=dcgm, **defaults | options
+    )
 
 
 @contextmanager
@@ -241,5 +252,7 @@ def test_settings_that_cannot_work_are_refused_before_anything_is_read(tmp_path,
 
 def test_nvml_is_a_source_where_it_is_wanted(tmp_path):
     given = settings(tmp_path, "http://127.0.0.1:1", nvml={"enabled": True, "node": "n1", "interval_seconds": 30})
-    (source,) = build_sources(given, client=None)
+    with httpx.Client() as client:
+        (source,) = build_sources(given, client=client)
+    assert isinstance(source, NvmlSource)
     assert (source.name, source.node, source.interval_seconds) == ("nvml", "n1", 30)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -251,6 +252,7 @@ def test_a_page_without_devices_is_a_read_of_the_node_seen_before():
 def test_text_that_is_no_page_is_a_failed_read():
     (read,) = parse(b"<html>\n<body>please log in</body>\n", NOW).reads
     assert (read.ok, read.device_count) == (False, None)
+    assert read.error is not None
     assert "2 lines" in read.error
 
 
@@ -261,7 +263,7 @@ def test_a_page_of_two_nodes_reads_both_and_counts_bad_lines_once():
 
 
 def test_a_timestamp_counts_within_the_skew():
-    def at(when: datetime, **options: float | None) -> datetime:
+    def at(when: datetime, **options: Any) -> datetime:
         stamp = int(when.timestamp() * 1000)
         return only(f'DCGM_FI_DEV_GPU_UTIL{{UUID="G"}} 1 {stamp}', target=Target(**options)).ts
 

@@ -16,6 +16,7 @@ PAGE = b'DCGM_FI_DEV_GPU_UTIL{UUID="G",Hostname="n1"} 50\n'
 def failed(source: DcgmSource, now) -> tuple[str, str]:
     (read,) = source.read(now).reads
     assert not read.ok
+    assert read.error is not None
     return read.node, read.error
 
 

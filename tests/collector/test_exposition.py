@@ -107,8 +107,8 @@ def test_comments_and_blank_lines_are_neither_samples_nor_bad():
 
 
 def test_a_label_of_ten_megabytes_is_refused_unread():
-    seen = []
-    reader = ExpositionParser(seen.append)
+    seen: list[Series] = []
+    reader: ExpositionParser[None] = ExpositionParser(seen.append)
     read = reader.parse(b'a{x="' + b"y" * 10_000_000 + b'"} 1\nb 2\n')
     assert read.skipped_lines == 1
     assert [series.name for series in seen] == ["b"]
@@ -116,14 +116,19 @@ def test_a_label_of_ten_megabytes_is_refused_unread():
 
 def test_a_series_is_resolved_once():
     seen = []
-    reader = ExpositionParser(lambda series: seen.append(series) or series.name)
+
+    def resolve(series: Series) -> str:
+        seen.append(series)
+        return series.name
+
+    reader = ExpositionParser(resolve)
     for page in (b'a{x="1"} 5\n', b'a{x="1"} 6\n', b'a{x="1"} 7 8\n', b'a{x="1"}\t9\n'):
         assert len(reader.parse(page).samples) == 1
     assert len(seen) == 1
 
 
 def test_what_is_ignored_stays_ignored():
-    reader = ExpositionParser(lambda _: None)
+    reader: ExpositionParser[None] = ExpositionParser(lambda _: None)
     assert [reader.parse(b"a 1\na 2 3\n").samples for _ in range(2)] == [[], []]
 
 

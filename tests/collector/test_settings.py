@@ -59,6 +59,7 @@ def test_the_environment_over_the_file_and_arguments_over_both(file, monkeypatch
 def test_the_token_does_not_show(file):
     settings = load(file)
     assert "TOKEN-CANARY" not in repr(settings)
+    assert settings.token is not None
     assert settings.token.get_secret_value() == "TOKEN-CANARY"
 
 

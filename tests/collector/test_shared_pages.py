@@ -11,7 +11,7 @@ import pytest
 
 from collector.sources.dcgm import Target, parse
 from collector.sources.nvml import occupied_memory
-from gpuledger.model import QualityFlag
+from gpuledger.model import QualityFlag, Reading
 from gpuledger.ports import Observation
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -49,9 +49,9 @@ def test_every_dcgm_page_is_known_here(shared):
 @pytest.mark.parametrize("name", DEVICES)
 def test_a_published_page_is_read(shared, name):
     observation = parse((shared / "fixtures/exposition" / name).read_bytes(), NOW)
-    assert all(read.ok for read in observation.reads)
+    assert all(read.ok and read.device_count is not None for read in observation.reads)
     counted = (
-        sum(read.device_count for read in observation.reads),
+        sum(read.device_count or 0 for read in observation.reads),
         sum(read.skipped_lines for read in observation.reads),
     )
     assert counted == DEVICES[name]
@@ -77,7 +77,7 @@ def test_a_mig_cards_energy_is_the_largest_copy_once(shared):
 
 def test_001_rare_outliers_are_dropped_not_clamped(shared):
     target = Target(max_skew_seconds=None, node="n")
-    readings = []
+    readings: list[Reading] = []
     with (shared / "problems/001-util-outliers.csv").open() as lines:
         for row in csv.DictReader(lines):
             at = datetime.fromisoformat(row["ts"])

@@ -36,15 +36,19 @@ def put(spool, now):
     return put
 
 
+class OneTry(Shipper):
+    def once(self) -> bool:
+        """Ship one batch, tried once."""
+        return self.ship_one(lambda send, batch, content: send(batch, content))
+
+
 @pytest.fixture
 def shipper(spool, service):
-    def make(**options) -> Shipper:
+    def make(**options) -> OneTry:
         stop = options.pop("stop", threading.Event())
         options = {"token": None, "longest_wait_seconds": 0.05} | options
         url = options.pop("url", service.url)
-        shipper = Shipper(spool, url, stop=stop, client=client, **options)
-        shipper.once = lambda: shipper.ship_one(lambda send, batch, content: send(batch, content))
-        return shipper
+        return OneTry(spool, url, stop=stop, client=client, **options)
 
     with httpx.Client(trust_env=False) as client:
         yield make

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from collector.spool import Spool, encode
+from collector.spool import Batch, Spool, encode
 from gpuledger.errors import ConfigError
 from gpuledger.model import SourceRead, to_table
 
@@ -26,6 +26,12 @@ def table(rows: int = 3) -> pa.Table:
         for n in range(rows)
     ]
     return to_table("source_read", reads)
+
+
+def oldest(spool: Spool) -> Batch:
+    found = spool.oldest()
+    assert found is not None
+    return found[0]
 
 
 @pytest.fixture
@@ -51,11 +57,11 @@ def test_what_was_put_is_there_for_the_next_process(tmp_path):
     first = Spool(tmp_path, 10**6)
     first.put("source_read", table(1))
     first.put("source_read", table(2))
-    batch_id = first.oldest()[0].batch_id
+    batch_id = oldest(first).batch_id
     first.close()
     second = Spool(tmp_path, 10**6)
     second.put("source_read", table(3))
-    assert second.oldest()[0].batch_id == batch_id
+    assert oldest(second).batch_id == batch_id
     assert [batch.rows for batch in second._batches.values()] == [1, 2, 3]
     second.close()
 
@@ -81,9 +87,9 @@ def test_a_damaged_file_is_set_aside_and_counted(tmp_path):
     spool = Spool(tmp_path, 10**6)
     spool.put("source_read", table(1))
     spool.put("source_read", table(2))
-    damaged = spool.oldest()[0].path
+    damaged = oldest(spool).path
     damaged.write_bytes(damaged.read_bytes()[:-5])
-    batch, _ = spool.oldest()
+    batch = oldest(spool)
     assert (batch.rows, spool.counts.corrupt_batches, spool.batch_count) == (2, 1, 1)
     assert (tmp_path / "set-aside" / damaged.name).exists()
     spool.close()
@@ -92,8 +98,8 @@ def test_a_damaged_file_is_set_aside_and_counted(tmp_path):
 def test_a_vanished_file_costs_itself(spool):
     spool.put("source_read", table(1))
     spool.put("source_read", table(2))
-    spool.oldest()[0].path.unlink()
-    assert spool.oldest()[0].rows == 2
+    oldest(spool).path.unlink()
+    assert oldest(spool).rows == 2
 
 
 def test_foreign_and_half_written_files_do_no_harm(tmp_path):
@@ -109,7 +115,7 @@ def test_foreign_and_half_written_files_do_no_harm(tmp_path):
 def test_only_the_last_batches_set_aside_are_kept(spool):
     for _ in range(25):
         spool.put("source_read", table(1))
-        spool.set_aside(spool.oldest()[0])
+        spool.set_aside(oldest(spool))
     assert spool.counts.set_aside_batches == 25
     assert len(list((spool._directory / "set-aside").iterdir())) == 20
 
@@ -151,6 +157,7 @@ def test_a_killed_process_leaves_whole_batches(tmp_path):
     """)
     command = [sys.executable, "-c", script, str(tmp_path), str(ROOT)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
         for line in process.stdout:
             if int(line) == 20:
                 break
