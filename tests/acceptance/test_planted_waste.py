@@ -117,7 +117,7 @@ def test_idle_allocation(judged: Judged) -> None:
     )
     truth = planted(judged, "idle_allocation").rename({"subject_id": "workload_id"})
     both = overlap_hours(found, truth, ["workload_id", "gpu_uuid", "pod"])
-    check(both, sum(finding.gpu_hours_wasted for finding in result.findings), truth["gpu_hours"].sum())
+    check(both, sum(finding.gpu_hours_wasted for finding in result.findings), float(truth["gpu_hours"].sum()))
 
 
 def test_fragmentation(judged: Judged) -> None:
@@ -127,10 +127,11 @@ def test_fragmentation(judged: Judged) -> None:
     both = overlap_hours(stranded, truth, ["gpu_uuid"])
     found = sum(finding.gpu_hours_wasted for finding in result.findings)
     # A finding is a stretch of an hour or more; what is shorter is stranded in the ledger but nobody's finding.
-    short = stranded["gpu_hours"].sum() - found
+    in_the_ledger = float(stranded["gpu_hours"].sum())
+    short = in_the_ledger - found
     assert short >= -1e-6
-    check(min(both, found), found, truth["gpu_hours"].sum())
-    assert both / stranded["gpu_hours"].sum() >= 0.95
+    check(min(both, found), found, float(truth["gpu_hours"].sum()))
+    assert both / in_the_ledger >= 0.95
 
 
 def test_quota_balance(judged: Judged) -> None:

@@ -27,7 +27,7 @@ def _spans(holds: list[tuple[Hold, float]]) -> list[Change]:
 
 def _assert_no_conflicts(script: Script) -> None:
     cards: dict[object, list[tuple[Hold, float]]] = defaultdict(list)
-    slices: dict[object, list[tuple[Hold, float]]] = defaultdict(list)
+    slices: dict[tuple[int, int | None], list[tuple[Hold, float]]] = defaultdict(list)
     cpus: dict[int, list[tuple[Hold, float]]] = defaultdict(list)
     memory: dict[int, list[tuple[Hold, float]]] = defaultdict(list)
     for hold in (hold for job in script.jobs for hold in job.holds):
@@ -42,9 +42,9 @@ def _assert_no_conflicts(script: Script) -> None:
     for held in cards.values():
         assert _peak(_spans(held)) <= 1 + 1e-9
     for (card, part), held in slices.items():
-        whole = script.fleet.cards[card].slices  # type: ignore[index]
-        assert _peak(_spans(held)) <= (whole[part].share if whole else 1) + 1e-9  # type: ignore[index]
+        whole = script.fleet.cards[card].slices
         assert (part is None) != bool(whole)
+        assert _peak(_spans(held)) <= (1 if part is None else whole[part].share) + 1e-9
     for host, held in cpus.items():
         assert _peak(_spans(held)) <= script.fleet.hosts[host].hardware.cpu_cores * 1000
     for host, held in memory.items():
