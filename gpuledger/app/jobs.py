@@ -71,8 +71,13 @@ class Jobs:
         self._mailer.beat()
 
     def build_open_hours(self) -> None:
-        """Rebuild provisional hours up to now, and closed ones that late readings touched."""
+        """Rebuild provisional hours up to now, and closed ones that late readings touched.
+
+        While somebody else builds, this turn is left out.
+        """
         service = self._service
+        if service.is_building:
+            return
         now = service.clock.now()
         horizon = now - timedelta(seconds=service.settings.settle_seconds)
         extent = service.query("ledger_extent").to_pylist()[0]

@@ -80,6 +80,7 @@ class Service:
         self.settings = settings
         self.clock = clock or SystemClock()
         self.metrics = ServiceMetrics()
+        self._building = threading.Lock()
         self.dirt = Dirt(timedelta(minutes=settings.lateness_minutes))
         self._saving = threading.Lock()
 
@@ -132,14 +133,19 @@ class Service:
             raise BadInput("tenant", f"unknown tenant {tenant[:80]!r}")
 
     def build_ledger(self, window: Window, until_at: datetime | None = None) -> LedgerBuild:
-        """Rebuild the ledger over `window` and note what the audits said."""
-        self.dirt.settle(window.from_at)
-        with self.metrics.ledger_seconds.time():
+        """Rebuild the ledger over `window` and note what the audits said. One build at a time; others wait."""
+        with self._building, self.metrics.ledger_seconds.time():
+            self.dirt.settle(window.from_at)
             build = self.warehouse.build_ledger(window, until_at=until_at)
         self.metrics.violations.set(build.violations)
         if build.violations:
             log.error("ledger_does_not_close", violations=build.violations, window=str(window))
         return build
+
+    @property
+    def is_building(self) -> bool:
+        """Whether a build is under way: until it ends, what the ledger holds says little of what is missing."""
+        return self._building.locked()
 
     def ledger(self, by: str, window: Window | None) -> dict[str, Any]:
         """GPU-hours by `by` and state, their total, and the rates, over `window` (None: nothing recorded yet)."""
