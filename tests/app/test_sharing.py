@@ -66,7 +66,8 @@ def _share(served: Served) -> dict[str, list[int]]:
     done: dict[str, list[int]] = {"written": [], "read": [], "commands": []}
     writer = threading.Thread(target=_write, args=(served.url, until, failures, done["written"]))
     writer.start()
-    time.sleep(0.5)
+    while not done["written"]:  # until there is something to read
+        time.sleep(0.05)
     others = [
         *(threading.Thread(target=_read, args=(served.url, until, failures, done["read"])) for _ in range(3)),
         *(

@@ -35,8 +35,10 @@ VALUES: dict[str, Any] = {
     "weighting": "demand",
     "history_days": 28.0,
     "gang_nodes": 2,
-    **dict.fromkeys(("outage_from_ats", "outage_until_ats"), [AT]),
-    **{"normal_ratio": 0.5, "min_minutes": 5},
+    "outage_from_ats": [AT],
+    "outage_until_ats": [AT],
+    "normal_ratio": 0.5,
+    "min_minutes": 5,
 }
 
 
