@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -24,16 +25,17 @@ from rich.console import Console
 from gpuledger import config as settings_file
 from gpuledger.app.client import Client, connect
 from gpuledger.app.processes import Command, dashboard_command, own_command, start
+from gpuledger.app.serve import split_listen
 from gpuledger.app.simulating import backfill
 from gpuledger.clock import SystemClock
-from gpuledger.errors import GpuledgerError, ServiceUnavailable
+from gpuledger.errors import ConfigError, GpuledgerError, ServiceUnavailable
 from gpuledger.registry import RECOMMENDERS, RULES
 from gpuledger.simulate import FleetSpec, Simulation, simulate
 from gpuledger.simulate.live import LiveServer
 
 log = structlog.get_logger("gpuledger.demo")
 
-SERVICE, DASHBOARD, EXPORTERS = "127.0.0.1:8420", "127.0.0.1:8501", "127.0.0.1:9400"
+SERVICE, DASHBOARD, EXPORTERS, AGENT = "127.0.0.1:8420", "127.0.0.1:8501", "127.0.0.1:9400", "127.0.0.1:9410"
 LIVE_SECONDS = 15
 
 
@@ -58,6 +60,8 @@ class Demo:
     def run(self, *, is_once: bool) -> None:
         """Bring everything up, print what was found, and keep it live until Ctrl-C (or not, with `is_once`)."""
         began = time.monotonic()
+        for listen in (SERVICE, DASHBOARD, EXPORTERS, AGENT):
+            _check_free(listen)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._asked_to_stop)
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -126,6 +130,7 @@ class Demo:
             f'service_url = "{self.settings.service_url}"',
             f'spool_directory = "{self.directory / "spool"}"',
             f"flush_seconds = {LIVE_SECONDS}",
+            f'metrics_listen = "{AGENT}"',
             *(f'[[dcgm]]\nurl = "{url}"\ninterval_seconds = {LIVE_SECONDS}' for url in urls),
         ]
         config = self.directory / "collector.toml"
@@ -168,6 +173,16 @@ class Demo:
                     client.ingest(record, table, f"live-{record}-{until.astimezone(UTC):%Y%m%dT%H%M%S}")
         except GpuledgerError as error:
             log.warning("live_records_not_sent", error=str(error))
+
+
+def _check_free(listen: str) -> None:
+    """Raise ConfigError where somebody listens already: the demo must not talk to another service than its own."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(split_listen(listen))
+        except OSError as error:
+            raise ConfigError(f"the demo needs {listen}: {error.strerror}") from error
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

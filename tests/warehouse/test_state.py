@@ -25,9 +25,9 @@ HOUR = timedelta(hours=1)
 
 def _postgres(folder: Path) -> Iterator[str]:
     if shutil.which("postgres") is None or shutil.which("initdb") is None:
-        pytest.skip("no PostgreSQL server on this machine")
+        pytest.skip("optional: no PostgreSQL server on this machine")
     if find_spec("psycopg") is None:
-        pytest.skip("no PostgreSQL driver: an operator who wants it installs psycopg")
+        pytest.skip("optional: no PostgreSQL driver; an operator who wants it installs psycopg")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
