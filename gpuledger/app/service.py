@@ -156,19 +156,20 @@ class Service:
                 "to": None,
                 "rows": [],
                 "total_gpu_hours": 0.0,
+                "inventory": {},
                 "is_provisional": False,
                 "rates": {},
             }
         span = {"from_at": window.from_at, "to_at": window.to_at}
         rows = self.query("ledger_by", by=by, **span).to_pylist()
         rates = {row.pop("name"): row for row in self.query("ledger_rates", **span).to_pylist()}
-        key = by if by != "state" else "state"
         return {
             "by": by,
             "from": window.from_at,
             "to": window.to_at,
-            "rows": [{key: row["key"], "state": row["state"], "gpu_hours": row["gpu_hours"]} for row in rows],
+            "rows": [{by: row["key"], "state": row["state"], "gpu_hours": row["gpu_hours"]} for row in rows],
             "total_gpu_hours": sum(row["gpu_hours"] for row in rows),
+            "inventory": {row["origin"]: row["gpu_count"] for row in self.query("inventory_origin").to_pylist()},
             "is_provisional": any(row["provisional_gpu_hours"] > 0 for row in rows),
             "rates": rates,
         }

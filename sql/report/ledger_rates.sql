@@ -4,7 +4,7 @@
 -- Columns: name varchar, name_zh varchar, formula varchar, basis varchar, numerator_gpu_hours double, denominator_gpu_hours double, value double
 -- Reads: ledger_hour
 -- Units: GPU-hours of physical share-time; value is a ratio, NULL where there is nothing to divide by
--- Ignores: quota fill, effective training time, MFU and tidal rates, which have other inputs.
+-- Ignores: the fragmentation rate by shape (query fragmentation_rate), the jobs' mean utilization (job_utilization), quota fill (quota_balance); effective training time, MFU and tidal rates, which have other inputs.
 -- Order: as listed
 with sums as (
     select
@@ -39,7 +39,7 @@ rates as (
             {'rank': 8, 'name': 'ungraded_share', 'name_zh': '未评级占比', 'formula': 'active without a grading signal ÷ inventory', 'basis': 'gpu_util', 'top': ungraded, 'bottom': inventory},
             {'rank': 9, 'name': 'vacancy', 'name_zh': '空置率', 'formula': 'free ÷ (inventory − unavailable)', 'basis': 'allocation', 'top': free, 'bottom': available},
             {'rank': 10, 'name': 'held_idle_rate', 'name_zh': '空闲占卡率', 'formula': 'held idle ÷ held', 'basis': 'sm_active, else gr_engine_active, else gpu_util', 'top': idle, 'bottom': held},
-            {'rank': 11, 'name': 'stranded_share_of_free', 'name_zh': '碎片率', 'formula': 'stranded ÷ free', 'basis': 'allocation', 'top': stranded, 'bottom': free},
+            {'rank': 11, 'name': 'stranded_share_of_free', 'name_zh': '搁浅占空闲比', 'formula': 'stranded ÷ free', 'basis': 'allocation', 'top': stranded, 'bottom': free},
             {'rank': 12, 'name': 'waste_share', 'name_zh': '浪费占比', 'formula': '(stranded + idle + stalled) ÷ inventory', 'basis': 'allocation and activity', 'top': waste, 'bottom': inventory},
             {'rank': 13, 'name': 'coverage', 'name_zh': '数据覆盖率', 'formula': 'held share-time with a successful reading ÷ held', 'basis': 'all sources', 'top': observed, 'bottom': held}
         ]) as rate

@@ -1,0 +1,23 @@
+-- name: job_utilization(from_at, to_at)
+-- 任务均值利用率: the mean utilization of each workload over its share-time, for the distribution and not only its mean.
+-- Grain: one row per workload that held a GPU.
+-- Columns: workload_id varchar, tenant varchar, kind varchar, held_gpu_hours double, gpu_util_ratio double, sm_active_ratio double, coverage_ratio double
+-- Reads: ledger_hour
+-- Units: GPU-hours; ratios are weighted by the share-time over which the signal was measured, NULL where it never was
+-- Ignores: shares that nobody held.
+-- Order: held_gpu_hours, largest first
+select
+    workload_id,
+    any_value(tenant) as tenant,
+    any_value(kind) as kind,
+    sum(gpu_hours) as held_gpu_hours,
+    sum(gpu_util_gpu_hours) / nullif(sum(gpu_util_observed_gpu_hours), 0) as gpu_util_ratio,
+    sum(sm_active_gpu_hours) / nullif(sum(sm_active_observed_gpu_hours), 0) as sm_active_ratio,
+    sum(observed_gpu_hours) / nullif(sum(gpu_hours), 0) as coverage_ratio
+from ledger_hour
+where
+    hour_at >= :from_at::timestamptz
+    and hour_at < :to_at::timestamptz
+    and starts_with(state, 'alloc_')
+group by workload_id
+order by held_gpu_hours desc, workload_id;
