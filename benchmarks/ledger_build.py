@@ -29,8 +29,9 @@ def main() -> None:
         print(f"generate and ingest: {rows:,} rows, {rows / (time.perf_counter() - began):,.0f} rows/s")
         with house.writing() as cursor:
             bare = (
-                "create or replace temp table bare as select gpu_uuid, slice_id, date_trunc('minute', ts), avg(gpu_util_ratio), avg(sm_active_ratio), "
-                "avg(power_watts), avg(fb_used_bytes) from reading group by all"
+                "create or replace temp table bare as select gpu_uuid, slice_id, date_trunc('minute', ts) as minute, "
+                "avg(gpu_util_ratio) as util, avg(sm_active_ratio) as sm, "
+                "avg(power_watts) as power, avg(fb_used_bytes) as fb from reading group by all"
             )
             engine = min(seconds(lambda: cursor.execute(bare)) for _ in range(3))
         build = min(seconds(lambda: house.build_ledger(window)) for _ in range(3))
