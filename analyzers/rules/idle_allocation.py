@@ -55,9 +55,10 @@ class IdleAllocation:
     version = 1
 
     def run(self, runner: QueryRunner, window: Window, options: Mapping[str, Any]) -> RuleResult:
-        """Judge `window`; totals give the GPU-hours by cause."""
+        """Judge the whole hours that `window` touches; totals give the GPU-hours by cause."""
         chosen = read_options(IdleAllocationOptions, options)
-        rows = runner.query("idle_allocation", from_at=window.from_at, to_at=window.to_at).to_pylist()
+        hours = window.whole_hours()
+        rows = runner.query("idle_allocation", from_at=hours.from_at, to_at=hours.to_at).to_pylist()
         findings = [
             _finding(row, chosen)
             for row in rows

@@ -207,7 +207,7 @@ def _read_routes(app: FastAPI) -> None:
         given = request.query_params
         by = parameters.read("by", given.get("by", "state"))
         span = given.get("from"), given.get("to")
-        return Json(service.ledger(by, service.window(*span) if any(span) or service.evidence() else None))
+        return Json(service.ledger(by, service.ledger_window(*span) if any(span) or service.evidence() else None))
 
     @app.post("/v1/ledger/build")
     def build(request: Request, service: Served) -> Response:
@@ -268,7 +268,7 @@ def _judge_routes(app: FastAPI) -> None:
         language = given.get("language", "en")
         if language not in ("en", "zh"):
             raise BadInput("language", "must be en or zh")
-        window = service.window(given.get("from"), given.get("to"))
+        window = service.ledger_window(given.get("from"), given.get("to"))
         tenant = given.get("tenant") or None
         return HTMLResponse(service.report(name, window, tenant=tenant, timezone=zone, language=language))
 

@@ -127,6 +127,17 @@ class Service:
         known = None if from_text and to_text else self.evidence() or self._extent("request_extent")
         return read_window(from_text, to_text, known)
 
+    def ledger_window(self, from_text: Any, to_text: Any) -> Window:
+        """The whole hours of the ledger that the asked window touches, by default all of them, up to the newest span.
+
+        The ledger is kept by the hour, so what is answered is said: a window that begins at 13:45 answers from 13:00.
+        """
+        extent = self._extent("ledger_extent")
+        known = None if from_text and to_text else extent or self.evidence() or self._extent("request_extent")
+        hours = read_window(from_text, to_text, known).whole_hours()
+        is_open = extent is not None and hours.from_at < extent.to_at < hours.to_at
+        return Window(hours.from_at, extent.to_at) if extent is not None and is_open else hours
+
     def check_tenant(self, tenant: str | None) -> None:
         """Raise BadInput for a tenant that nobody has declared and no ledger row or finding names."""
         if tenant and tenant not in self.query("tenant_list").column("tenant").to_pylist():
