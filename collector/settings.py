@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic_settings import SettingsConfigDict
 
-from gpuledger.errors import ConfigError
+from gpuledger.config import FileSettings, load_from
 
 
 class DcgmEndpoint(BaseModel):
@@ -36,7 +36,7 @@ class Nvml(BaseModel):
     timeout_seconds: float = Field(10.0, gt=0, le=300, description="how long one read may take")
 
 
-class CollectorSettings(BaseSettings):
+class CollectorSettings(FileSettings):
     """Everything that the operator of an agent may set, with its default and its unit in its name."""
 
     model_config = SettingsConfigDict(
@@ -52,35 +52,7 @@ class CollectorSettings(BaseSettings):
     dcgm: tuple[DcgmEndpoint, ...] = Field((), description="dcgm-exporter pages to read")
     nvml: Nvml = Field(Nvml(), description="this node's own cards")
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 the signature is pydantic's
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments over environment over file over defaults."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
-
 
 def load(config: Path | None = None, **overrides: Any) -> CollectorSettings:
-    """Settings from `config` (TOML), the environment and `overrides` (None values are "not given").
-
-    Raises ConfigError naming the setting.
-    """
-    if config is not None and not config.is_file():
-        raise ConfigError(f"--config: no file {config}")
-    given = {name: value for name, value in overrides.items() if value is not None}
-
-    class FileSettings(CollectorSettings):
-        model_config = SettingsConfigDict(toml_file=config)
-
-    try:
-        return FileSettings(**given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-    except ValueError as error:
-        raise ConfigError(f"{config}: {error}") from error
+    """The agent's settings from `config` (TOML), the environment and `overrides`; wrong ones raise ConfigError."""
+    return load_from(CollectorSettings, config, overrides)

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from gpuledger.errors import ConfigError
 
+SettingsType = TypeVar("SettingsType", bound=BaseSettings)
 
-class Settings(BaseSettings):
+
+class FileSettings(BaseSettings):
+    """Settings that come from a TOML file, from the environment over it, and from arguments over both."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 pydantic's signature
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 pydantic's signature
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Command line over environment over file over defaults."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+class Settings(FileSettings):
     """Everything that an operator may set, with its default and its unit in its name."""
 
     model_config = SettingsConfigDict(env_prefix="GPULEDGER_", extra="forbid", frozen=True)
@@ -52,38 +71,30 @@ class Settings(BaseSettings):
     heartbeat_every_seconds: float = Field(60, gt=0, description="interval of the heartbeat")
     scheduler: str = Field("fake", description="scheduler adapter for plans")
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 pydantic's signature
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 pydantic's signature
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Command line over environment over file over defaults."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
-
     @property
     def effective_state_url(self) -> str:
         """The state store's URL, with the default filled in."""
         return self.state_url or f"sqlite:///{self.warehouse.with_suffix('.state.sqlite')}"
 
 
-def load(config: Path | None = None, **overrides: Any) -> Settings:
-    """Settings from `config` (TOML), the environment and `overrides` (None values are "not given").
+def load_from(kind: type[SettingsType], config: Path | None, overrides: Mapping[str, Any]) -> SettingsType:
+    """Settings of `kind` from `config` (TOML), the environment and `overrides` (None values are "not given").
 
-    Raises ConfigError naming the setting.
+    Raises ConfigError naming the file or the setting that is wrong.
     """
     if config is not None and not config.is_file():
         raise ConfigError(f"--config: no file {config}")
     given = {name: value for name, value in overrides.items() if value is not None}
-
-    class FileSettings(Settings):
-        model_config = SettingsConfigDict(toml_file=config)
-
+    from_file = type(kind.__name__, (kind,), {"model_config": SettingsConfigDict(toml_file=config)})
     try:
-        return FileSettings(**given)
+        return cast("SettingsType", from_file(**given))
     except ValidationError as error:
         first = error.errors()[0]
         raise ConfigError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    except ValueError as error:
+        raise ConfigError(f"{config}: {error}") from error
+
+
+def load(config: Path | None = None, **overrides: Any) -> Settings:
+    """The service's settings; `load_from` says from where."""
+    return load_from(Settings, config, overrides)
