@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
+from zoneinfo import ZoneInfo
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from gpuledger.errors import ConfigError
@@ -70,6 +71,22 @@ class Settings(FileSettings):
     )
     heartbeat_every_seconds: float = Field(60, gt=0, description="interval of the heartbeat")
     scheduler: str = Field("fake", description="scheduler adapter for plans")
+
+    @field_validator("token")
+    @classmethod
+    def _token_says_something(cls, token: SecretStr | None) -> SecretStr | None:
+        """An empty variable is a slip, not a decision to let everybody in."""
+        if token is not None and not token.get_secret_value().strip():
+            raise ValueError("is empty: set a token, or leave the setting out")
+        return token
+
+    @field_validator("timezone")
+    @classmethod
+    def _timezone_exists(cls, timezone: str) -> str:
+        try:
+            return ZoneInfo(timezone).key
+        except (KeyError, ValueError, OSError):
+            raise ValueError(f"{timezone!r} is not an IANA time zone") from None
 
     @property
     def effective_state_url(self) -> str:

@@ -140,8 +140,9 @@ class Warehouse:
 
         Default: the window's end or the last evidence, whichever is later.
         """
-        horizon = until_at or max(window.to_at, self.evidence_extent(default=window).to_at)
-        final_before_at = self._clock.now() - timedelta(minutes=self._settings.lateness_minutes)
+        now = self._clock.now()
+        horizon = min(now, until_at or max(window.to_at, self.evidence_extent(default=window).to_at))
+        final_before_at = now - timedelta(minutes=self._settings.lateness_minutes)
         hours, spans = window.whole_hours(), 0
         for day in hours.days():
             if day.from_at < horizon:

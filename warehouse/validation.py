@@ -23,6 +23,12 @@ PLAUSIBLE = (datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC))
 """Dates outside of it are slips; the far ones could not even be read back."""
 
 
+MUST_SAY = ("gpu_uuid", "node", "source", "queue", "allocation_id", "workload_id", "pod", "subject", "scheduler")
+"""Names that identify something: an empty one identifies nothing."""
+
+BEGIN_AND_END = (("from_at", "until_at"), ("started_at", "ended_at"))
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Bounds that come from settings: text length in bytes of UTF-8, and the span of acceptable times."""
@@ -73,29 +79,47 @@ def _problems(record: str, limits: Limits, tenants: Collection[str]) -> Iterator
     """(field, expression that is true for a bad value, reason) for every check of the record."""
     kind = RECORDS[record]
     hints = typing.get_type_hints(kind.cls)
-    latest = limits.now + timedelta(seconds=limits.future_tolerance_seconds)
-    oldest = limits.now - timedelta(days=limits.oldest_accepted_days)
     for place in dataclasses.fields(kind.cls):
         name, column, options = place.name, pl.col(place.name), typing.get_args(hints[place.name])
         base = next((option for option in options if option is not type(None)), hints[place.name])
         if type(None) not in options:
             yield name, column.is_null(), "is required"
         if base is str:
-            yield name, column.str.len_bytes() > limits.max_text_bytes, f"is longer than {limits.max_text_bytes} bytes"
+            yield from _text_problems(name, column, limits, is_optional=place.default is not dataclasses.MISSING)
         yield from _number_problems(name, column, base, place.metadata)
         if choices := place.metadata.get("choices"):
             yield name, ~column.is_in(list(choices)), f"is not one of {', '.join(choices)}"
         if base is datetime:
-            yield (
-                name,
-                ~column.is_between(*PLAUSIBLE),
-                f"does not lie between {PLAUSIBLE[0].year} and {PLAUSIBLE[1].year}",
-            )
-        if (name == kind.time_column and kind.is_stream) or (record == "allocation" and base is datetime):
-            yield name, column > latest, "lies in the future"
-            yield name, column < oldest, "is too old"
+            is_dated = (name == kind.time_column and kind.is_stream) or record == "allocation"
+            yield from _time_problems(name, column, limits, is_bounded=is_dated)
         if name == "tenant" and record != "tenant" and tenants:
             yield name, ~column.is_in([*tenants, ""]), "unknown tenant"
+
+    yield from _order_problems(hints.keys())
+
+
+def _order_problems(names: Collection[str]) -> Iterator[tuple[str, pl.Expr, str]]:
+    for begin, end in BEGIN_AND_END:
+        if begin in names and end in names:
+            yield end, pl.col(end) < pl.col(begin), f"lies before {begin}"
+
+
+def _text_problems(
+    name: str, column: pl.Expr, limits: Limits, *, is_optional: bool
+) -> Iterator[tuple[str, pl.Expr, str]]:
+    yield name, column.str.len_bytes() > limits.max_text_bytes, f"is longer than {limits.max_text_bytes} bytes"
+    if name in MUST_SAY and not is_optional:
+        yield name, column.str.strip_chars() == "", "is empty"
+
+
+def _time_problems(
+    name: str, column: pl.Expr, limits: Limits, *, is_bounded: bool
+) -> Iterator[tuple[str, pl.Expr, str]]:
+    years = f"{PLAUSIBLE[0].year} and {PLAUSIBLE[1].year}"
+    yield name, ~column.is_between(*PLAUSIBLE), f"does not lie between {years}"
+    if is_bounded:
+        yield name, column > limits.now + timedelta(seconds=limits.future_tolerance_seconds), "lies in the future"
+        yield name, column < limits.now - timedelta(days=limits.oldest_accepted_days), "is too old"
 
 
 def _number_problems(name: str, column: pl.Expr, base: Any, bounds: Any) -> Iterator[tuple[str, pl.Expr, str]]:

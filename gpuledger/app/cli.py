@@ -264,6 +264,6 @@ def main() -> None:
     except (BadInput, ConfigError, QueryRefused) as error:
         sys.stderr.write(f"gpuledger: {error}\n")
         sys.exit(2)
-    except GpuledgerError as error:
+    except (GpuledgerError, OSError) as error:
         sys.stderr.write(f"gpuledger: {error}\n")
         sys.exit(1)

@@ -212,7 +212,8 @@ def _read_routes(app: FastAPI) -> None:
     @app.post("/v1/ledger/build")
     def build(request: Request, service: Served) -> Response:
         """Rebuild the ledger over a window."""
-        if service.evidence() is None:
+        asked = request.query_params
+        if service.evidence() is None and not (asked.get("from") and asked.get("to")):
             return Json({"from": None, "to": None, "hours": 0.0, "spans": 0, "violations": 0})
         done = service.build_ledger(service.window(request.query_params.get("from"), request.query_params.get("to")))
         span = {"from": done.window.from_at, "to": done.window.to_at, "hours": done.window.hours}

@@ -26,6 +26,8 @@ from warehouse.state import StateStore
 
 log = structlog.get_logger("gpuledger.service")
 
+TICK = timedelta(microseconds=1)
+
 _JSON_COLUMNS = ("evidence", "action_params", "guardrails", "expected_gain", "data_quality")
 
 
@@ -113,8 +115,10 @@ class Service:
         return result
 
     def evidence(self) -> Window | None:
-        """The span of time that records speak of; None for an empty warehouse."""
-        return self._extent("evidence_extent")
+        """The span of time that records speak of, up to now; None for an empty warehouse."""
+        known = self._extent("evidence_extent")
+        now = self.clock.now()
+        return known if known is None or known.to_at <= now else Window(known.from_at, max(now, known.from_at + TICK))
 
     def _extent(self, name: str) -> Window | None:
         row = self.query(name).to_pylist()[0]
@@ -144,7 +148,14 @@ class Service:
             raise BadInput("tenant", f"unknown tenant {tenant[:80]!r}")
 
     def build_ledger(self, window: Window, until_at: datetime | None = None) -> LedgerBuild:
-        """Rebuild the ledger over `window` and note what the audits said. One build at a time; others wait."""
+        """Rebuild the ledger over `window`, as far as anything is known of it, and note what the audits said.
+
+        One build at a time; others wait.
+        """
+        since = self.query("known_since").to_pylist()[0]["from_at"]
+        if since is None or since >= window.to_at:
+            return LedgerBuild(window, 0, 0)
+        window = Window(max(window.from_at, since), window.to_at)
         with self._building, self.metrics.ledger_seconds.time():
             self.dirt.settle(window.from_at)
             build = self.warehouse.build_ledger(window, until_at=until_at)
@@ -270,11 +281,13 @@ class Service:
         return f"{', '.join(rows)} return no row"
 
     def _assert_fresh(self) -> str:
-        evidence = self.evidence()
-        age = self.clock.now() - evidence.to_at if evidence else None
-        if age is None or age > timedelta(minutes=10):
-            raise GpuledgerError(f"nothing was read for {age}" if age else "nothing was ever read")
-        return f"last evidence {age} ago"
+        read_at = self.query("last_read").to_pylist()[0]["read_at"]
+        if read_at is None:
+            raise GpuledgerError("nothing was ever read")
+        minutes = (self.clock.now() - read_at).total_seconds() / 60
+        if minutes > 10:
+            raise GpuledgerError(f"nothing was read for {minutes:,.0f} min")
+        return f"last read {max(0.0, minutes):,.0f} min ago"
 
     def _assert_delivered(self) -> str:
         counts = self.state.outbox_counts()

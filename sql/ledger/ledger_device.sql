@@ -14,7 +14,7 @@ with feeds as (
 
 select
     *,
-    row_number() over ()::integer as feed,
+    row_number() over (order by gpu_uuid, slice_id, source)::integer as feed,
     dense_rank() over (order by gpu_uuid, slice_id)::integer as device,
     count(*) over (partition by gpu_uuid, slice_id) > 1 as is_contested
 from feeds;

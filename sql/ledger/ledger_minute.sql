@@ -59,7 +59,7 @@ by_feed as (
     group by feed, minute
 ),
 
--- Where two sources see a card, the one that says more of it counts, minute by minute.
+-- Where two sources see a card, the one that says more of it counts, minute by minute; of equals the first by name.
 best as (
     select *
     from by_feed

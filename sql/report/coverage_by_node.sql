@@ -12,7 +12,7 @@ select
     coalesce(sum(gpu_hours) filter (where state = 'alloc_unknown'), 0) as unknown_gpu_hours
 from ledger_hour
 where
-    hour_at >= :from_at::timestamptz
+    hour_at > :from_at::timestamptz - interval 1 hour
     and hour_at < :to_at::timestamptz
     and starts_with(state, 'alloc_')
 group by node

@@ -16,7 +16,7 @@ select
     sum(observed_gpu_hours) / nullif(sum(gpu_hours), 0) as coverage_ratio
 from ledger_hour
 where
-    hour_at >= :from_at::timestamptz
+    hour_at > :from_at::timestamptz - interval 1 hour
     and hour_at < :to_at::timestamptz
     and starts_with(state, 'alloc_')
 group by workload_id

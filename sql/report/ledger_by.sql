@@ -22,7 +22,7 @@ with hours as (
         gpu_hours,
         is_provisional
     from ledger_hour
-    where hour_at >= :from_at::timestamptz and hour_at < :to_at::timestamptz
+    where hour_at > :from_at::timestamptz - interval 1 hour and hour_at < :to_at::timestamptz
 )
 
 select

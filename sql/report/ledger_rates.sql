@@ -23,7 +23,7 @@ with sums as (
         coalesce(sum(sm_active_observed_gpu_hours) filter (where starts_with(state, 'alloc_')), 0) as sm_active_held,
         coalesce(sum(observed_gpu_hours) filter (where starts_with(state, 'alloc_')), 0) as observed
     from ledger_hour
-    where hour_at >= :from_at::timestamptz and hour_at < :to_at::timestamptz
+    where hour_at > :from_at::timestamptz - interval 1 hour and hour_at < :to_at::timestamptz
 ),
 
 rates as (

@@ -16,7 +16,7 @@ with hours as (
         gpu_hours
     from ledger_hour
     where
-        hour_at >= :from_at::timestamptz
+        hour_at > :from_at::timestamptz - interval 1 hour
         and hour_at < :to_at::timestamptz
         and (:tenant = '' or tenant = :tenant)
 )

@@ -10,7 +10,7 @@ with held as (
     select *
     from ledger_hour
     where
-        hour_at >= :from_at::timestamptz
+        hour_at > :from_at::timestamptz - interval 1 hour
         and hour_at < :to_at::timestamptz
         and starts_with(state, 'alloc_')
 )

@@ -11,9 +11,10 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import create_engine, event, select
 from sqlalchemy.engine import Engine
+from sqlalchemy.exc import ArgumentError
 from sqlalchemy.orm import Session
 
-from gpuledger.errors import BadInput
+from gpuledger.errors import BadInput, ConfigError
 from gpuledger.model import Finding
 from warehouse.state.models import AuditEntry, FindingState, OutboxEntry, ReportRun, StoredRecommendation
 
@@ -44,7 +45,10 @@ class StateStore:
         """Open the store, migrated."""
         if url.startswith("sqlite:///") and url != "sqlite:///:memory:":
             Path(url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
-        migrate(url)
+        try:
+            migrate(url)
+        except (ArgumentError, ImportError) as error:
+            raise ConfigError(f"state_url: {error}") from error
         return cls(url)
 
     def close(self) -> None:
