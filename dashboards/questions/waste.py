@@ -72,9 +72,10 @@ def _found(view: View, rule: str, cause: str) -> list[FindingView]:
 
 def _answer(view: View, found: list[FindingView]) -> None:
     texts = view.texts
-    wasted, recoverable = (
-        view.hours(sum(getattr(each, name) for each in found)) for name in ("gpu_hours_wasted", "gpu_hours_recoverable")
-    )
+    cards = [each for each in found if not each.is_claim]
+    wasted = view.hours(sum(each.gpu_hours_wasted for each in cards))
+    recoverable = view.hours(sum(each.gpu_hours_recoverable for each in cards))
+    claimed = view.hours(sum(each.gpu_hours_wasted for each in found if each.is_claim))
     count = numbers.count(len(found))
     sentence = texts.markdown(
         "waste.answer",
@@ -85,10 +86,10 @@ def _answer(view: View, found: list[FindingView]) -> None:
         largest=found[0].sentence(texts),
     )
     st.markdown(f"##### {sentence}")
-    for place, key, value in zip(
-        st.columns(3), ("count", "wasted", "recoverable"), (count, wasted, recoverable), strict=True
-    ):
+    figures = {"count": count, "wasted": wasted, "recoverable": recoverable, "claimed": claimed}
+    for place, (key, value) in zip(st.columns(4), figures.items(), strict=True):
         place.metric(texts(f"waste.{key}"), value)
+    st.caption(texts("waste.counted"))
 
 
 def _table(view: View, found: list[FindingView]) -> FindingView:

@@ -13,6 +13,9 @@ from gpuledger.model import Finding
 from gpuledger.presentation import escaping, numbers
 from gpuledger.presentation.texts import Texts, keys
 
+CLAIMS = frozenset({"quota_balance"})
+"""Analyzers that make claims on hours of other states (algorithms.md, section 0): they never add to the waste."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
@@ -47,6 +50,11 @@ class FindingView:
     action: str
     changes: str
     evidence: tuple[Evidence, ...]
+
+    @property
+    def is_claim(self) -> bool:
+        """Whether its GPU-hours are booked under other states too, so that adding them up would count them twice."""
+        return self.analyzer in CLAIMS
 
     def sentence(self, texts: Texts) -> str:
         """What was seen, with its numbers; blameless."""
