@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 import duckdb
 import polars as pl
 
-from gpuledger.model import RECORDS, RecordType
+from gpuledger.model import RECORDS, RecordType, arrow_schema
 
 
 @dataclass(frozen=True, slots=True)
 class IngestResult:
     """What became of a batch. `duplicate`: this batch id had been committed before, nothing changed now.
 
-    `earliest_at` is the first instant that the accepted rows of a stream speak of.
+    `earliest_at` is the first instant of which the ledger knows something new; None where it does not.
     """
 
     batch_id: str
@@ -30,27 +30,50 @@ class IngestResult:
     earliest_at: datetime | None = None
 
 
-def earliest(record: str, rows: pl.DataFrame) -> datetime | None:
-    """The first instant that `rows` of a stream speak of; None for none, and for dated facts."""
-    kind = RECORDS[record]
-    value = rows[kind.time_column].min() if kind.is_stream else None
-    return value if isinstance(value, datetime) else None
+HISTORY: Mapping[str, str] = {
+    "allocation": "ended_at",
+    "asset": "until_at",
+    "condition": "until_at",
+    "scheduler_node": "until_at",
+}
+"""Dated records that make the ledger, with the column that ends them."""
 
 
 def _identifiers(names: tuple[str, ...]) -> str:
     return ", ".join(f'"{name}"' for name in names)
 
 
-def _replace(cursor: duckdb.DuckDBPyConnection, kind: RecordType) -> None:
-    """Insert or replace by key. Table and key come from `RECORDS`, never from input."""
+def _replace(cursor: duckdb.DuckDBPyConnection, kind: RecordType) -> datetime | None:
+    """Insert or replace by key; gives the first instant that changed. Table and key are those of `RECORDS`."""
+    changed_at = _first_change(cursor, kind) if kind.name in HISTORY else None
     cursor.execute(
         f'merge into "{kind.name}" using staged using ({_identifiers(kind.key)}) '
         "when matched then update by name when not matched then insert by name"
     )
+    return changed_at
 
 
-def _append(cursor: duckdb.DuckDBPyConnection, kind: RecordType, staged: pl.DataFrame) -> None:
-    """Append stream rows whose key is new; a row that was seen later replaces its twin.
+def _first_change(cursor: duckdb.DuckDBPyConnection, kind: RecordType) -> datetime | None:
+    """From when on the staged rows say something else than the stored ones; None when they repeat them.
+
+    A row that only ends otherwise changes what follows the earlier of both ends.
+    """
+    begin, end, key = f'"{kind.time_column}"', f'"{HISTORY[kind.name]}"', _identifiers(kind.key)
+    others = [name for name in arrow_schema(kind.name).names if name not in {*kind.key, HISTORY[kind.name]}]
+    is_other = " or ".join(f'staged."{name}" is distinct from old."{name}"' for name in others)
+    row = cursor.execute(
+        f"select min(changed_at) from ("  # noqa: S608 constants of RECORDS
+        f'select staged.{begin} as changed_at from staged anti join "{kind.name}" as old using ({key}) '
+        f"union all select case when {is_other} then least(staged.{begin}, old.{begin}) "
+        f"else greatest(staged.{begin}, least(staged.{end}, old.{end})) end "
+        f'from staged inner join "{kind.name}" as old using ({key}) '
+        f"where {is_other} or staged.{end} is distinct from old.{end})"
+    ).fetchone()
+    return row[0] if row else None
+
+
+def _append(cursor: duckdb.DuckDBPyConnection, kind: RecordType, staged: pl.DataFrame) -> datetime | None:
+    """Append stream rows whose key is new; a row that was seen later replaces its twin. Gives the first instant.
 
     Only rows in the batch's span of time are looked at, so that the cost does not grow with the history.
     """
@@ -76,6 +99,7 @@ def _append(cursor: duckdb.DuckDBPyConnection, kind: RecordType, staged: pl.Data
         )
     else:
         cursor.execute(f"insert into {table} by name from staged")
+    return span["low"] if isinstance(span["low"], datetime) else None
 
 
 def committed(cursor: duckdb.DuckDBPyConnection, batch_id: str) -> IngestResult | None:
@@ -86,29 +110,31 @@ def committed(cursor: duckdb.DuckDBPyConnection, batch_id: str) -> IngestResult 
     return None if row is None else IngestResult(batch_id, row[0], row[1], rejected_count=row[2], duplicate=True)
 
 
-def store(cursor: duckdb.DuckDBPyConnection, result: IngestResult, rows: pl.DataFrame, committed_at: Any) -> None:
-    """Write the rows and the batch's journal entry in one transaction."""
+def store(
+    cursor: duckdb.DuckDBPyConnection, result: IngestResult, rows: pl.DataFrame, committed_at: Any
+) -> IngestResult:
+    """Write the rows and the batch's journal entry in one transaction. Gives `result` with its `earliest_at`."""
     kind = RECORDS[result.record]
+    earliest_at = None
     cursor.execute("begin")
     try:
         if rows.height:
             cursor.register("staged", rows.to_arrow())
-            if kind.is_stream:
-                _append(cursor, kind, rows)
-            else:
-                _replace(cursor, kind)
+            earliest_at = _append(cursor, kind, rows) if kind.is_stream else _replace(cursor, kind)
             cursor.unregister("staged")
         cursor.execute(
-            "insert into batch values ($batch_id, $record, $accepted, $rejected, $committed_at)",
+            "insert into batch values ($batch_id, $record, $accepted, $rejected, $committed_at, $earliest_at)",
             {
                 "batch_id": result.batch_id,
                 "record": result.record,
                 "accepted": result.accepted,
                 "rejected": result.rejected_count,
                 "committed_at": committed_at,
+                "earliest_at": earliest_at,
             },
         )
         cursor.execute("commit")
     except BaseException:
         cursor.execute("rollback")
         raise
+    return replace(result, earliest_at=earliest_at)

@@ -130,17 +130,15 @@ class Warehouse:
                 checked.rejected,
                 checked.rejected_by_field,
                 sum(checked.rejected_by_field.values()),
-                earliest_at=ingest.earliest(record, rows),
             )
-            ingest.store(cursor, result, rows, self._clock.now())
-            return result
+            return ingest.store(cursor, result, rows, self._clock.now())
 
     def build_ledger(self, window: Window, *, until_at: datetime | None = None) -> LedgerBuild:
         """Rebuild the ledger's whole hours that `window` touches, but not past `until_at`.
 
         Default: the window's end or the last evidence, whichever is later.
         """
-        now = self._clock.now()
+        now = begun_at = self._clock.now()
         horizon = min(now, until_at or max(window.to_at, self.evidence_extent(default=window).to_at))
         final_before_at = now - timedelta(minutes=self._settings.lateness_minutes)
         hours, spans = window.whole_hours(), 0
@@ -151,6 +149,10 @@ class Warehouse:
                     spans += ledger.build_day(cursor, day, final_before_at, horizon)
         with self.writing() as cursor:
             ledger.compare_inventory(cursor, min(hours.to_at, horizon))
+            cursor.execute(
+                "insert into ledger_build values ($begun_at, $from_at, $to_at)",
+                {"begun_at": begun_at, "from_at": hours.from_at, "to_at": min(hours.to_at, horizon)},
+            )
             return LedgerBuild(hours, spans, ledger.audit(cursor, hours))
 
     def evidence_extent(self, *, default: Window) -> Window:

@@ -28,6 +28,9 @@ log = structlog.get_logger("gpuledger.service")
 
 TICK = timedelta(microseconds=1)
 
+REMEMBERED = timedelta(days=7)
+"""How far back a start looks for batches that no build has taken in."""
+
 _JSON_COLUMNS = ("evidence", "action_params", "guardrails", "expected_gain", "data_quality")
 
 
@@ -84,7 +87,15 @@ class Service:
         self.metrics = ServiceMetrics()
         self._building = threading.Lock()
         self.dirt = Dirt(timedelta(minutes=settings.lateness_minutes))
+        self._remember_unbuilt()
         self._saving = threading.Lock()
+
+    def _remember_unbuilt(self) -> None:
+        """What came before this start and is in no ledger yet is dirty still."""
+        since = self.clock.now() - REMEMBERED
+        from_at = self.query("unbuilt_since", committed_after_at=since).to_pylist()[0]["from_at"]
+        if from_at is not None:
+            self.dirt.put_back(from_at)
 
     @classmethod
     def open(cls, settings: Settings, clock: Clock | None = None) -> Service:

@@ -1,12 +1,21 @@
 -- What is computed from the records, and the ingest journal.
 
--- A batch that was acknowledged; a resent one changes nothing. Grain: batch.
+-- A batch that was acknowledged; a resent one changes nothing. `earliest_at` is the first instant of which the ledger
+-- learnt something new from it. Grain: batch.
 create table batch (
     batch_id varchar primary key,
     record varchar not null,
     accepted_count bigint not null,
     rejected_count bigint not null,
-    committed_at timestamptz not null
+    committed_at timestamptz not null,
+    earliest_at timestamptz
+);
+
+-- A build of the ledger over whole hours; with the batches it tells what has not been built yet. Grain: build.
+create table ledger_build (
+    begun_at timestamptz not null,
+    from_at timestamptz not null,
+    to_at timestamptz not null
 );
 
 -- Facts about GPU models, filled from gpuledger/model/gpu_models.py at every start. Grain: model.
