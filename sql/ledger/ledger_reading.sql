@@ -11,7 +11,7 @@ with telling as (
         device.device,
         device.feed,
         device.is_contested,
-        (epoch_us(ts) // 60000000)::integer as minute,
+        (epoch_us(ts) // 60000000)::integer as first_minute,
         ts,
         interval_seconds,
         gpu_util_ratio,
@@ -31,12 +31,10 @@ with telling as (
         and coalesce(gpu_util_ratio, sm_active_ratio, gr_engine_active_ratio, power_watts, process_count) is not null
 )
 
-select *
+select *, first_minute as minute
 from telling
 where interval_seconds <= 60
 union all by name
-select
-    * exclude (minute),
-    unnest(range(minute, minute + ceil(interval_seconds / 60)::integer))::integer as minute
+select *, unnest(range(first_minute, first_minute + ceil(interval_seconds / 60)::integer))::integer as minute
 from telling
 where interval_seconds > 60;
