@@ -21,6 +21,7 @@ from gpuledger.app.jobs import Jobs
 from gpuledger.app.service import Service
 from gpuledger.config import Settings
 from gpuledger.errors import ConfigError, GpuledgerError, WarehouseBusy
+from gpuledger.registry import resolve
 
 log = structlog.get_logger("gpuledger.serve")
 
@@ -69,6 +70,7 @@ def serve(settings: Settings) -> None:
     """Serve until SIGTERM or Ctrl-C, then end jobs, checkpoint, and let go of the file."""
     host, port = split_listen(settings.listen)
     _check_exposure(host, settings)
+    resolve("schedulers", settings.scheduler)  # a slip in its name shows now, not at the first recommendation
     service = reach(settings, lambda: Service.open(settings))
     if isinstance(service, str):
         raise WarehouseBusy(f"{settings.warehouse} is served already, at {service}")

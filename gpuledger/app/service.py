@@ -274,7 +274,7 @@ class Service:
 
     def _checks(self) -> Mapping[str, Callable[[], str]]:
         return {
-            "warehouse_answers": lambda: f"evidence {self.evidence()}",
+            "warehouse_answers": self._assert_answers,
             "ledger_closes": self._assert_closed,
             "readings_are_fresh": self._assert_fresh,
             "rules_load": lambda: ", ".join(map(_loaded, RULES)),
@@ -300,11 +300,15 @@ class Service:
             raise GpuledgerError(f"nothing was read for {minutes:,.0f} min")
         return f"last read {max(0.0, minutes):,.0f} min ago"
 
+    def _assert_answers(self) -> str:
+        known = self.evidence()
+        return f"records from {known.from_at} to {known.to_at}" if known else "no records yet"
+
     def _assert_delivered(self) -> str:
         counts = self.state.outbox_counts()
         if counts["dead"]:
             raise GpuledgerError(f"{counts['dead']} messages could not be delivered")
-        return f"{counts}"
+        return ", ".join(f"{count} {status}" for status, count in counts.items())
 
 
 @contextlib.contextmanager
