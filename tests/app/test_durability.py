@@ -77,6 +77,14 @@ def _sent(senders: list[Sender]) -> set[tuple[str, datetime]]:
     }
 
 
+def _wait_for_acknowledgements(senders: list[Sender], count: int) -> None:
+    """Each kill falls into sending, however slow the machine is."""
+    deadline = time.monotonic() + 60
+    while min(len(sender.acknowledged) for sender in senders) < count:
+        assert time.monotonic() < deadline, [len(sender.acknowledged) for sender in senders]
+        time.sleep(0.01)
+
+
 @pytest.mark.slow
 def test_kill_at_twenty_points_loses_and_doubles_nothing(serve: Callable[..., Served], tmp_path: Path) -> None:
     dice, stop = random.Random(114), threading.Event()
@@ -84,11 +92,12 @@ def test_kill_at_twenty_points_loses_and_doubles_nothing(serve: Callable[..., Se
     senders = [Sender(served, number, stop) for number in range(SENDERS)]
     for sender in senders:
         sender.start()
-    for _ in range(KILLS):
+    for kill in range(1, KILLS + 1):
+        _wait_for_acknowledgements(senders, kill)
         time.sleep(dice.uniform(0.02, 0.4))
         served.kill()
         served.restart()
-    time.sleep(0.2)
+    _wait_for_acknowledgements(senders, KILLS + 1)
     served.kill()
     stop.set()
     for sender in senders:
