@@ -45,6 +45,7 @@ class Buffer:
             "source_read": observation.reads,
             "reading": observation.readings,
             "holding": observation.holdings,
+            **observation.others,
         }
         with self._lock:
             for record, rows in taken.items():

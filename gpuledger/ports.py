@@ -14,11 +14,15 @@ from gpuledger.model import Finding, Holding, QuotaChange, Reading, Recommendati
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What one read of one source gave. A failed read has a `SourceRead` with ok=False and no readings."""
+    """What one read of one source gave. A failed read has a `SourceRead` with ok=False and no readings.
+
+    `others` holds rows of further kinds by record name (pods, nodes, quality events).
+    """
 
     reads: Sequence[SourceRead]
     readings: Sequence[Reading] = ()
     holdings: Sequence[Holding] = ()
+    others: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
 class Source(Protocol):

@@ -46,11 +46,17 @@ def _identifiers(names: tuple[str, ...]) -> str:
 def _replace(cursor: duckdb.DuckDBPyConnection, kind: RecordType) -> datetime | None:
     """Insert or replace by key; gives the first instant that changed. Table and key are those of `RECORDS`."""
     changed_at = _first_change(cursor, kind) if kind.name in HISTORY else None
+    update = f"set {_filled(kind)}" if kind.is_filled else "by name"
     cursor.execute(
         f'merge into "{kind.name}" using staged using ({_identifiers(kind.key)}) '
-        "when matched then update by name when not matched then insert by name"
+        f"when matched then update {update} when not matched then insert by name"
     )
     return changed_at
+
+
+def _filled(kind: RecordType) -> str:
+    others = [name for name in arrow_schema(kind.name).names if name not in kind.key]
+    return ", ".join(f'"{name}" = coalesce(staged."{name}", "{kind.name}"."{name}")' for name in others)
 
 
 def _first_change(cursor: duckdb.DuckDBPyConnection, kind: RecordType) -> datetime | None:

@@ -4,10 +4,10 @@ from gpuledger.model.gpu_models import GPU_MODELS, GpuModel, canonical_model, sl
 from gpuledger.model.inventory import Asset, Condition, Node, SchedulerNode
 from gpuledger.model.judgement import Finding, QuotaChange, Recommendation
 from gpuledger.model.records import RECORDS, RecordType, arrow_schema, complete, to_table
-from gpuledger.model.telemetry import Holding, Reading, SourceRead
+from gpuledger.model.telemetry import Holding, QualityEvent, Reading, SourceRead
 from gpuledger.model.vocabulary import WASTE_STATES, QualityFlag, State
 from gpuledger.model.window import Window
-from gpuledger.model.work import Allocation, Queue, QueueState, Quota, ServiceLoad, Tenant, Workload
+from gpuledger.model.work import Allocation, Pod, Queue, QueueState, Quota, ServiceLoad, Tenant, Workload
 
 __all__ = [
     "GPU_MODELS",
@@ -20,6 +20,8 @@ __all__ = [
     "GpuModel",
     "Holding",
     "Node",
+    "Pod",
+    "QualityEvent",
     "QualityFlag",
     "Queue",
     "QueueState",

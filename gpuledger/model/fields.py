@@ -20,6 +20,11 @@ def ratio() -> Any:
     return measure("ratio", low=0.0, high=1.0)
 
 
+def interval() -> Any:
+    """The time between two reads of a source, seconds. None: it does not say."""
+    return measure("seconds", low=0.001, high=86_400)
+
+
 def quantity(unit: str, *, low: float | None = 0.0, high: float | None = None) -> Any:
     """A required number with bounds."""
     return dataclasses.field(metadata={"unit": unit, "low": low, "high": high})

@@ -31,7 +31,8 @@ _ARROW = {
 class RecordType:
     """A kind of record: its `name` (also its table's), its class, its key columns and the column that dates it.
 
-    `is_stream` records are appended and bounded in time; the others are replaced by key.
+    `is_stream` records are appended and bounded in time; the others are replaced by key. Of `is_filled` records a
+    later one keeps what it does not know (None) as it was.
     """
 
     name: str
@@ -39,11 +40,19 @@ class RecordType:
     key: tuple[str, ...]
     time_column: str
     is_stream: bool = False
+    is_filled: bool = False
 
 
 _TYPES = (
     RecordType("reading", telemetry.Reading, ("gpu_uuid", "slice_id", "ts", "source"), "ts", is_stream=True),
     RecordType("source_read", telemetry.SourceRead, ("node", "source", "ts"), "ts", is_stream=True),
+    RecordType(
+        "quality_event",
+        telemetry.QualityEvent,
+        ("ts", "source", "subject", "kind", "detail"),
+        "ts",
+        is_stream=True,
+    ),
     RecordType("holding", telemetry.Holding, ("gpu_uuid", "slice_id", "namespace", "pod", "ts"), "ts", is_stream=True),
     RecordType("node", inventory.Node, ("node", "from_at"), "from_at"),
     RecordType("asset", inventory.Asset, ("gpu_uuid", "from_at"), "from_at"),
@@ -54,6 +63,7 @@ _TYPES = (
     RecordType("quota", work.Quota, ("queue", "flavor", "from_at"), "from_at"),
     RecordType("workload", work.Workload, ("workload_id",), "submitted_at"),
     RecordType("allocation", work.Allocation, ("allocation_id",), "started_at"),
+    RecordType("pod", work.Pod, ("uid",), "seen_at", is_filled=True),
     RecordType("queue_state", work.QueueState, ("queue", "ts"), "ts", is_stream=True),
     RecordType("service_load", work.ServiceLoad, ("workload_id", "ts"), "ts", is_stream=True),
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from gpuledger.model.fields import choice, measure, quantity, ratio
-from gpuledger.model.vocabulary import READ_SCOPES
+from gpuledger.model.fields import choice, interval, measure, quantity, ratio
+from gpuledger.model.vocabulary import QUALITY_KINDS, QUALITY_SUBJECTS, READ_SCOPES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +14,8 @@ class Reading:
     """One GPU, or one slice of it, at one instant as one source saw it.
 
     Grain: (`gpu_uuid`, `slice_id`, `ts`, `source`). `slice_id` is empty for the whole card.
-    Ratios are 0 to 1; None is "not measured". `energy_joules` is a counter that may reset.
+    Ratios are 0 to 1; None is "not measured". `energy_joules` is a counter that may reset. `interval_seconds` is
+    None where the source does not say how often it reads (remote write): then the spacing of its readings says it.
     """
 
     ts: datetime
@@ -23,7 +24,7 @@ class Reading:
     slice_id: str = ""
     source: str
     seen_at: datetime | None = None
-    interval_seconds: float = quantity("seconds", low=0.001, high=86_400)
+    interval_seconds: float | None = interval()
     model: str | None = None
     slice_profile: str | None = None
     gpu_util_ratio: float | None = ratio()
@@ -53,6 +54,14 @@ class Reading:
     process_count: int | None = measure("count", low=0, high=1_000_000)
     invalid_count: int = 0
     quality_flags: int = 0
+    sm_occupancy_ratio: float | None = ratio()
+    fp16_active_ratio: float | None = ratio()
+    fp32_active_ratio: float | None = ratio()
+    fp64_active_ratio: float | None = ratio()
+    pcie_replay_count: int | None = measure("count", low=0)
+    row_remap_uncorrectable_count: int | None = measure("count", low=0)
+    row_remap_correctable_count: int | None = measure("count", low=0)
+    row_remap_failure: int | None = measure("flag", low=0, high=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +76,7 @@ class SourceRead:
     source: str
     scope: str = choice(READ_SCOPES)
     ok: bool
-    interval_seconds: float = quantity("seconds", low=0.001, high=86_400)
+    interval_seconds: float | None = interval()
     device_count: int | None = measure("count", low=0)
     skipped_lines: int = 0
     error: str | None = None
@@ -90,4 +99,22 @@ class Holding:
     container: str | None = None
     source: str
     share: float = quantity("share", low=0, high=1)
-    interval_seconds: float = quantity("seconds", low=0.001, high=86_400)
+    interval_seconds: float | None = interval()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityEvent:
+    """Something that lowers trust in what a source says, counted. Grain: (`ts`, `source`, `subject`, `kind`, `detail`).
+
+    What only the reader of a source can know (lines refused, labels dropped, clocks apart) is sent as such an event;
+    what records show (coverage, contradictions) is worked out in the warehouse. `count` is what happened in the
+    minute or read that begins at `ts`.
+    """
+
+    ts: datetime
+    source: str
+    subject_kind: str = choice(QUALITY_SUBJECTS)
+    subject: str
+    kind: str = choice(QUALITY_KINDS)
+    detail: str = ""
+    count: int = quantity("count", low=0)

@@ -41,6 +41,30 @@ READ_SCOPES = ("device", "process")
 process (a missing row means that no process ran)."""
 
 
+QUALITY_SUBJECTS = ("target", "node", "gpu", "series")
+
+QUALITY_KINDS = (
+    "refused_line",  # a line or series that is not legal; `detail` is the reason
+    "refused_sample",  # a sample that was not stored; `detail` is the reason
+    "repeated_sample",
+    "conflicting_sample",
+    "dropped_label",
+    "too_many_series",  # a target beyond its cap of series
+    "clock_skew",  # a source's clock is apart from ours; `count` is seconds
+    "renamed_metric",  # a deprecated name; `detail` is old -> new
+    "missing_metric",  # a metric that would say more is absent; `detail` is its name
+    "vanished_metric",  # it was there before
+    "partial_answer",  # a query answered with warnings
+    "gap",  # a span that could not be read; `detail` is from/to
+    "double_claim",  # two holders of one exclusive card
+    "contradiction",  # counters say the opposite of utilization and power
+    "low_coverage",
+    "stale",
+    "counter_reset",
+)
+"""What may be wrong with what a source says."""
+
+
 class QualityFlag:
     """Bits of a reading's `quality_flags`."""
 

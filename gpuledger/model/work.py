@@ -103,6 +103,35 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """A Kubernetes pod that asks for GPUs, as the API or kube-state-metrics knows it. Grain: (`uid`).
+
+    Says when a pod really ran and whose it is; which card it sits on is said by sightings (`Holding`) or allocations.
+    A later record fills in what it knows and keeps what it does not. `gpu_count` counts `resource`
+    (`nvidia_com_gpu`, `nvidia_com_mig_1g_10gb`, ...) over its containers. `labels` is a JSON object. `workload_id`
+    follows from labels and owner by the attribution rules; `ended_at` is when its containers ended, which may be long
+    before the object is deleted. `seen_at` is when it was last listed.
+    """
+
+    uid: str
+    cluster: str = "default"
+    namespace: str
+    pod: str
+    node: str | None = None
+    workload_id: str | None = None
+    gpu_count: float | None = measure("count", low=0, high=100_000)
+    resource: str | None = None
+    phase: str | None = None
+    owner_kind: str | None = None
+    owner_name: str | None = None
+    labels: str | None = None
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    seen_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
     """What a queue ran and what waited, constant during [`ts`, `ts` + `duration_seconds`). Grain: (`queue`, `ts`)."""
 
