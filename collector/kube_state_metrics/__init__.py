@@ -1,0 +1,1 @@
+"""kube-state-metrics: pods that ask for GPUs, when they ran and whose they are, and what nodes offer."""

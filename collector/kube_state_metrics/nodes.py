@@ -1,0 +1,115 @@
+"""What nodes have (capacity) and what the scheduler may give away (allocatable), as dated records.
+
+Only where the number of physical cards can be told: `nvidia_com_gpu` counts copies under time-slicing and nothing at
+all on a card cut into slices. There the label `nvidia.com/gpu.count` says it, where labels of nodes are exported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TypeVar
+
+from collector.attribution import Labels
+from collector.exposition import Series
+from collector.kube_state_metrics.resources import is_gpu, is_whole
+from gpuledger.model import Node, SchedulerNode
+
+NODE_METRICS = frozenset({"kube_node_status_capacity", "kube_node_status_allocatable", "kube_node_labels"})
+
+_Record = TypeVar("_Record", Node, SchedulerNode)
+
+
+@dataclass(slots=True)
+class _NodeFacts:
+    capacity: dict[str, float] = field(default_factory=dict)
+    allocatable: dict[str, float] = field(default_factory=dict)
+    labels: Labels = field(default_factory=lambda: Labels({}))
+    seen_at: datetime | None = None
+
+    def cards(self, offered: Mapping[str, float]) -> int | None:
+        """How many physical cards `offered` are; None where that cannot be told."""
+        gpus = {name: count for name, count in offered.items() if is_gpu(name)}
+        labelled = self.labels.get("nvidia.com/gpu.count")
+        if labelled is not None and labelled.isdecimal():
+            return int(labelled) if any(gpus.values()) else 0
+        if any(count for name, count in gpus.items() if not is_whole(name)):
+            return None
+        copies = self.labels.get("nvidia.com/gpu.replicas") or "1"
+        return int(sum(gpus.values()) // max(1, int(copies) if copies.isdecimal() else 1)) if gpus else None
+
+
+class NodeBook:
+    """Remembers what nodes said and gives the records that changed."""
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+        self._scheduler = f"kubernetes/{cluster}"
+        self._facts: dict[str, _NodeFacts] = {}
+        self._nodes: dict[str, Node] = {}
+        self._offers: dict[str, SchedulerNode] = {}
+        self._touched: set[str] = set()
+
+    def note(self, series: Series, value: float, at: datetime) -> None:
+        """One sample of `NODE_METRICS`."""
+        name = series.labels.get("exported_node") or series.labels.get("node")
+        if not name:
+            return
+        facts = self._facts.setdefault(name, _NodeFacts())
+        facts.seen_at = max(at, facts.seen_at or at)
+        self._touched.add(name)
+        if series.name == "kube_node_labels":
+            facts.labels = Labels({key: text for key, text in series.labels.items() if key.startswith("label_")})
+        else:
+            book = facts.capacity if series.name.endswith("capacity") else facts.allocatable
+            book[series.labels.get("resource", "")] = value
+
+    def changed(self, *, is_whole_page: bool) -> tuple[list[Node], list[SchedulerNode]]:
+        """The records that are new or end, since the last call; nodes that left a whole page offer nothing any more."""
+        nodes: list[Node] = []
+        offers: list[SchedulerNode] = []
+        for name in sorted(self._touched):
+            facts = self._facts[name]
+            _add(nodes, self._nodes, name, self._node(name, facts))
+            _add(offers, self._offers, name, self._offer(name, facts))
+        if is_whole_page and self._touched:
+            for name in sorted(set(self._facts) - self._touched):
+                at = max(facts.seen_at for facts in self._facts.values() if facts.seen_at)
+                nodes += [replace(node, until_at=at) for node in [self._nodes.pop(name, None)] if node]
+                offers += [replace(offer, until_at=at) for offer in [self._offers.pop(name, None)] if offer]
+                del self._facts[name]
+        self._touched = set()
+        return nodes, offers
+
+    def _node(self, name: str, facts: _NodeFacts) -> Node | None:
+        cards = facts.cards(facts.capacity)
+        if cards is None or facts.seen_at is None:
+            return None
+        cpu, memory = facts.capacity.get("cpu"), facts.capacity.get("memory")
+        return Node(
+            node=name,
+            cluster=self._cluster,
+            model=facts.labels.get("nvidia.com/gpu.product"),
+            gpu_count=cards,
+            cpu_milli=None if cpu is None else round(cpu * 1000),
+            memory_mib=None if memory is None else int(memory // 2**20),
+            from_at=facts.seen_at,
+        )
+
+    def _offer(self, name: str, facts: _NodeFacts) -> SchedulerNode | None:
+        cards = facts.cards(facts.allocatable)
+        if cards is None or facts.seen_at is None:
+            return None
+        return SchedulerNode(scheduler=self._scheduler, node=name, gpu_count=cards, from_at=facts.seen_at)
+
+
+def _add(rows: list[_Record], known: dict[str, _Record], name: str, new: _Record | None) -> None:
+    """Put `new` into `rows` where it says something else than before, and end what stood there."""
+    old = known.get(name)
+    if new is None or (old is not None and replace(new, from_at=old.from_at) == old):
+        return
+    if old is not None and new.from_at > old.from_at:
+        rows.append(replace(old, until_at=new.from_at))
+    known[name] = new
+    rows.append(new)
