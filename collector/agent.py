@@ -159,8 +159,19 @@ def build_sources(settings: CollectorSettings, client: httpx.Client) -> list[Sou
                 node=nvml.node, interval_seconds=nvml.interval_seconds, timeout_seconds=nvml.timeout_seconds
             )
         )
+    sources += [
+        resolve("sources", "kube_state_metrics")(
+            endpoint.url,
+            cluster=endpoint.cluster,
+            interval_seconds=endpoint.interval_seconds,
+            timeout_seconds=endpoint.timeout_seconds,
+            rules=settings.attribution_rules,
+            client=client,
+        )
+        for endpoint in settings.kube_state_metrics
+    ]
     if not sources:
-        raise ConfigError("dcgm, nvml: nothing to read; name at least one dcgm endpoint or set nvml.enabled")
+        raise ConfigError("dcgm, nvml: nothing to read; name at least one endpoint or set nvml.enabled")
     names = [source.name for source in sources]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

@@ -25,6 +25,17 @@ class DcgmEndpoint(BaseModel):
     )
 
 
+class KubeStateMetricsEndpoint(BaseModel):
+    """One kube-state-metrics page: a cluster's, or one shard's."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: str = Field(pattern=r"^https?://", description="address of the page")
+    cluster: str = Field("default", min_length=1, description="the cluster's name; `default` is left out of names")
+    interval_seconds: float = Field(30.0, ge=1, le=86_400, description="how often it is read")
+    timeout_seconds: float = Field(20.0, gt=0, le=300, description="how long one read may take")
+
+
 class Nvml(BaseModel):
     """The cards of the node that the agent runs on."""
 
@@ -51,6 +62,12 @@ class CollectorSettings(FileSettings):
     metrics_listen: str = Field("127.0.0.1:9410", description="HOST:PORT of the agent's own metrics; empty: none")
     dcgm: tuple[DcgmEndpoint, ...] = Field((), description="dcgm-exporter pages to read")
     nvml: Nvml = Field(Nvml(), description="this node's own cards")
+    kube_state_metrics: tuple[KubeStateMetricsEndpoint, ...] = Field(
+        (), description="kube-state-metrics pages to read, each shard once"
+    )
+    attribution_rules: Path | None = Field(
+        None, description="TOML file that says whose a pod is; default: the built-in rules alone"
+    )
 
 
 def load(config: Path | None = None, **overrides: Any) -> CollectorSettings:

@@ -16,7 +16,7 @@ import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from collector.settings import CollectorSettings, DcgmEndpoint, Nvml
+from collector.settings import CollectorSettings, DcgmEndpoint, KubeStateMetricsEndpoint, Nvml
 from gpuledger.app.cli import app
 from gpuledger.config import Settings
 from gpuledger.registry import TABLES
@@ -95,6 +95,9 @@ def settings_page() -> str:
         'In the environment the list is JSON: `GPULEDGER_COLLECTOR_DCGM=\'[{"url": "http://node-1:9400/metrics"}]\'`.',
         "",
         *_settings(DcgmEndpoint, "dcgm."),
+        "### `[[kube_state_metrics]]`: one table for each kube-state-metrics page",
+        "",
+        *_settings(KubeStateMetricsEndpoint, "kube_state_metrics."),
         "### `[nvml]`: this node's own cards",
         "",
         *_settings(Nvml, "nvml.", "GPULEDGER_COLLECTOR_NVML__"),

@@ -70,6 +70,9 @@ class Settings(FileSettings):
         None, description="webhook that gets a signed heartbeat; its absence is the alarm"
     )
     heartbeat_every_seconds: float = Field(60, gt=0, description="interval of the heartbeat")
+    attribution_rules: Path | None = Field(
+        None, description="TOML file that says whose a pod is, for what is written to the service or back-filled"
+    )
     scheduler: str = Field("fake", description="scheduler adapter for plans")
 
     @field_validator("token")

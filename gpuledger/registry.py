@@ -12,6 +12,8 @@ from gpuledger.errors import ConfigError
 SOURCES: Mapping[str, str] = {
     "nvml": "collector.sources.nvml:NvmlSource",
     "dcgm": "collector.sources.dcgm:DcgmSource",
+    "kube_state_metrics": "collector.sources.kube_state_metrics:KubeStateMetricsSource",
+    "nvidia_smi": "collector.sources.nvidia_smi:NvidiaSmiSource",
 }
 
 SCHEDULERS: Mapping[str, str] = {
@@ -45,6 +47,7 @@ IMPORTERS: Mapping[str, str] = {
     "helios": "collector.importers.helios:read",
     "assets": "collector.importers.assets:read",
     "exposition": "collector.importers.exposition:read",
+    "nvidia_smi": "collector.importers.nvidia_smi:read",
 }
 
 TABLES: Mapping[str, Mapping[str, str]] = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.settings import CollectorSettings, DcgmEndpoint, Nvml
+from collector.settings import CollectorSettings, DcgmEndpoint, KubeStateMetricsEndpoint, Nvml
 from docs import generate
 from gpuledger import registry
 from gpuledger.config import Settings
@@ -107,13 +107,16 @@ def test_every_setting_of_the_service_has_its_row(name: str) -> None:
 def test_every_setting_of_the_collector_has_its_row() -> None:
     section = _section(_text(DOCS / "settings.md"), "## Collector")
     names = [*CollectorSettings.model_fields, *(f"dcgm.{name}" for name in DcgmEndpoint.model_fields)]
+    names += [f"kube_state_metrics.{name}" for name in KubeStateMetricsEndpoint.model_fields]
     for name in [*names, *(f"nvml.{name}" for name in Nvml.model_fields)]:
         assert f"| `{name}` | " in section
 
 
 def test_every_setting_says_what_it_is() -> None:
     fields = [
-        field for model in (Settings, CollectorSettings, DcgmEndpoint, Nvml) for field in model.model_fields.items()
+        field
+        for model in (Settings, CollectorSettings, DcgmEndpoint, KubeStateMetricsEndpoint, Nvml)
+        for field in model.model_fields.items()
     ]
     assert [name for name, field in fields if not field.description] == []
 

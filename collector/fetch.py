@@ -1,0 +1,57 @@
+"""Fetches one page over HTTP, bounded in bytes and in time."""
+
+from __future__ import annotations
+
+import time
+from urllib.parse import urlsplit
+
+import httpx
+
+from gpuledger.errors import SourceError, SourceTimeout
+
+MAX_PAGE_BYTES = 96 * 2**20
+_ACCEPT = "text/plain;version=0.0.4"
+
+
+def target_name(kind: str, url: str) -> str:
+    """What a source that reads `url` is called: its kind, host, port and path, never its user or password."""
+    parts = urlsplit(url)
+    return f"{kind}:{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}{parts.path}"
+
+
+class Fetcher:
+    """Fetches the page of one target.
+
+    `timeout_seconds` bounds connecting, each wait for data and, checked between chunks, the whole page, so that a
+    read ends within twice that time. `client` may be shared by many.
+    """
+
+    def __init__(
+        self, url: str, client: httpx.Client, *, timeout_seconds: float, max_page_bytes: int = MAX_PAGE_BYTES
+    ) -> None:
+        self._url = url
+        self._client = client
+        self._timeout_seconds = timeout_seconds
+        self._max_page_bytes = max_page_bytes
+
+    def page(self) -> bytes:
+        """The page. Raises SourceError without the address, which may carry a password."""
+        deadline = time.monotonic() + self._timeout_seconds
+        # No compression: a page is bounded in bytes, and small bodies can unpack to large ones.
+        headers = {"Accept": _ACCEPT, "Accept-Encoding": "identity"}
+        page = bytearray()
+        try:
+            with self._client.stream("GET", self._url, headers=headers, timeout=self._timeout_seconds) as answer:
+                if answer.status_code != httpx.codes.OK:
+                    raise SourceError(f"HTTP {answer.status_code}")
+                for chunk in answer.iter_raw():
+                    page += chunk
+                    if len(page) > self._max_page_bytes:
+                        raise SourceError(f"page larger than {self._max_page_bytes} bytes")
+                    if time.monotonic() > deadline:
+                        raise SourceTimeout(f"no whole page within {self._timeout_seconds:g} s")
+        except httpx.TimeoutException as error:
+            raise SourceTimeout(f"no answer within {self._timeout_seconds:g} s") from error
+        except httpx.HTTPError as error:
+            raise SourceError(f"not reachable: {type(error).__name__}") from error
+        return bytes(page)
