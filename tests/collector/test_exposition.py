@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from collector import exposition
+from collector.exposition import lines
 from collector.exposition import ExpositionParser, Series, parse_series
 
 
@@ -139,8 +139,9 @@ def test_memory_is_bounded_and_values_still_come():
         read = reader.parse(page)
         assert sum(value for _, value, _ in read.samples) == 300
         assert read.uncached_series == 15
-    assert len(reader._known) == 10
-    assert reader.parse(b"b 1\n").uncached_series == 0
+    assert reader.remembered == 10
+    # The ten of the last page stay for one page more; then there is room again.
+    assert [reader.parse(b"b 1\n").uncached_series for _ in range(2)] == [1, 0]
 
 
 def test_forty_labels_are_one_series():
@@ -200,13 +201,13 @@ def test_the_reference_parser_reads_the_same_page_the_same(recordings):
     "series", [b"a{}", b'a{x="1"}', b'a{x="1",y="2 3,}"}', 'a{x="训练"}'.encode(), b'a:b{_x="",y="#"}']
 )
 def test_the_short_way_and_the_long_way_agree(series):
-    assert exposition._PLAIN.match(series)
-    assert parse_series(series + b" 5") == exposition._parse_any_series(series + b" 5")
+    assert lines._PLAIN.match(series)
+    assert parse_series(series + b" 5") == lines._parse_any_series(series + b" 5")
 
 
 @pytest.mark.parametrize("series", [b'a{x="1",}', b'a{x="1"y="2"}', b"a{,}", b'a{x="\\n"}', b'a{ x="1"}', b"a"])
 def test_the_short_way_leaves_everything_else_to_the_long_way(series):
-    assert exposition._PLAIN.match(series) is None
+    assert lines._PLAIN.match(series) is None
 
 
 def test_position_after_the_series():
