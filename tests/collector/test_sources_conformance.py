@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from collector.sources.dcgm import DcgmSource
+from collector.sources.nvidia_smi import NvidiaSmiSource
 from collector.sources.nvml import NvmlSource
 from gpuledger.model import RECORDS, Reading, to_table
 from gpuledger.model.vocabulary import READ_SCOPES
@@ -27,7 +30,7 @@ class Case:
     power_watts: float
 
 
-@pytest.fixture(params=["dcgm", "nvml"])
+@pytest.fixture(params=["dcgm", "nvml", "nvidia_smi"])
 def case(request):
     case = request.getfixturevalue(f"{request.param}_case")
     yield case
@@ -52,8 +55,24 @@ def nvml_case(nvml_stub) -> Case:
     return Case(source, lambda: nvml_stub.scenario("rc.nvmlDeviceGetUtilizationRates 9"), 512.345)
 
 
+@pytest.fixture
+def nvidia_smi_case(tmp_path) -> Case:
+    lines = [
+        "uuid, name, utilization.gpu [%], power.draw [W]",
+        "GPU-00000000-0000-0000-0000-000000000000, NVIDIA H100 80GB HBM3, 97 %, 512.345 W",
+        "GPU-00000001-0000-0000-0000-000000000000, NVIDIA H100 80GB HBM3, 97 %, [N/A]",
+    ]
+    answer = tmp_path / "answer"
+    answer.write_text("\n".join(lines))
+    stub = Path(__file__).resolve().parents[1] / "stubs" / "nvidia_smi" / "nvidia-smi"
+    environment = os.environ | {"NVIDIA_SMI_STUB": str(tmp_path)}
+    source = NvidiaSmiSource(node="n1", interval_seconds=15, command=str(stub), environment=environment)
+    return Case(source, lambda: (answer.write_text("NVIDIA-SMI has failed"), None)[1], 512.345)
+
+
 def test_every_registered_source_is_tested_here():
-    assert set(SOURCES) == {"dcgm", "nvml"}
+    lists_no_device = {"kube_state_metrics"}
+    assert set(SOURCES) - lists_no_device == {"dcgm", "nvml", "nvidia_smi"}
     for name in SOURCES:
         assert hasattr(resolve("sources", name), "read")
 
