@@ -4,6 +4,7 @@ GpuledgerError
 +-- ConfigError            a setting is missing or wrong; names it
 +-- BadInput               what somebody sent is not usable; names the field
 |   +-- BadRecord          one or more records of a batch; the rest was kept
+|   +-- TooLarge           more bytes than may be taken in, as sent or as unpacked
 +-- SourceError            a source of readings did not answer or answered nonsense
 |   +-- SourceTimeout      it did not answer within its deadline
 +-- ServiceUnavailable     the service could not be reached or said "try again"
@@ -49,6 +50,14 @@ class BadRecord(BadInput):
         _, field, reason = rejected[0]
         super().__init__(field, reason)
         self.rejected = tuple(rejected)
+
+
+class TooLarge(BadInput):
+    """Something sent to us has, or unpacks to, more than `limit` bytes."""
+
+    def __init__(self, field: str, limit: int) -> None:
+        super().__init__(field, f"is larger than {limit} bytes")
+        self.limit = limit
 
 
 class SourceError(GpuledgerError):

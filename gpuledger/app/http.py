@@ -16,7 +16,7 @@ from gpuledger import __version__
 from gpuledger.app import parameters
 from gpuledger.app.encoding import ARROW_STREAM, from_arrow_stream, to_arrow_stream, to_json
 from gpuledger.app.service import Service
-from gpuledger.errors import BadInput, ConfigError, GpuledgerError, QueryRefused, RuleError
+from gpuledger.errors import BadInput, ConfigError, GpuledgerError, QueryRefused, RuleError, TooLarge
 from gpuledger.registry import RECOMMENDERS, RULES
 from warehouse import queries
 
@@ -49,23 +49,18 @@ async def _body(request: Request, limit: int) -> bytes:
         raise BadInput("Content-Encoding", "compressed bodies are not accepted; Arrow IPC compresses its own buffers")
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > limit:
-        raise _TooLarge(limit)
+        raise TooLarge("body", limit)
     parts, held = [], 0
     async for part in request.stream():
         held += len(part)
         if held > limit:
-            raise _TooLarge(limit)
+            raise TooLarge("body", limit)
         parts.append(part)
     return b"".join(parts)
 
 
-class _TooLarge(BadInput):
-    def __init__(self, limit: int) -> None:
-        super().__init__("body", f"is larger than {limit} bytes")
-
-
 def _status(error: GpuledgerError) -> int:
-    if isinstance(error, _TooLarge):
+    if isinstance(error, TooLarge):
         return 413
     if isinstance(error, BadInput):
         return 415 if error.field == "Content-Encoding" else 400

@@ -1,0 +1,117 @@
+"""As much of protobuf's wire format as a request's outermost level needs: varints, fields, and their bounds.
+
+Read by hand so that neither a flood of empty messages nor one huge message is ever turned into objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuledger.errors import BadInput
+
+MAX_FIELDS = 250_000
+"""Fields of one request. A sender's default is 2,000 samples; what is beyond is no metrics sender."""
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_LONGEST_VARINT = 10
+_MOST_KINDS = 16
+
+
+def malformed(reason: str) -> BadInput:
+    """The error for bytes that are no request."""
+    return BadInput("body", f"is no remote-write request: {reason}")
+
+
+def varint(raw: bytes, position: int) -> tuple[int, int]:
+    """The number at `position` and the position after it. Raises BadInput where none ends."""
+    value = shift = 0
+    for at in range(position, min(position + _LONGEST_VARINT, len(raw))):
+        value |= (raw[at] & 0x7F) << shift
+        if raw[at] < 0x80:
+            return value, at + 1
+        shift += 7
+    raise malformed("a number has no end")
+
+
+def messages(raw: bytes, field: int) -> tuple[list[int], list[int], dict[int, int]]:
+    """Where the messages of `field` begin and stop, and how many of each other field there are."""
+    tag = field << 3 | _BYTES
+    begins: list[int] = []
+    stops: list[int] = []
+    others: dict[int, int] = {}
+    add_begin, add_stop = begins.append, stops.append
+    position, end = 0, len(raw)
+    try:
+        while position < end:
+            if raw[position] != tag:
+                position = _other(raw, position, others)
+                continue
+            # `varint`, spelled out for its two usual lengths: a call would cost more than all the rest.
+            size = raw[position + 1]
+            begin = position + 2
+            if size >= 0x80:
+                high = raw[begin]
+                if high < 0x80:
+                    size += (high << 7) - 0x80
+                    begin += 1
+                else:
+                    size, begin = varint(raw, position + 1)
+            position = begin + size
+            add_begin(begin)
+            add_stop(position)
+    except IndexError:
+        raise malformed("it is cut short") from None
+    if position > end:
+        raise malformed("it is cut short")
+    if len(begins) > MAX_FIELDS:
+        raise malformed("too many series")
+    return begins, stops, others
+
+
+def _other(raw: bytes, position: int, counts: dict[int, int]) -> int:
+    """The position after a field that is no series; it is counted."""
+    number, _, position = _field(raw, position)
+    counts[number] = counts.get(number, 0) + 1
+    if len(counts) > _MOST_KINDS or counts[number] > MAX_FIELDS:
+        raise malformed("too many fields")
+    return position
+
+
+def fields(raw: bytes, *wanted: int) -> Iterator[tuple[int, bytes]]:
+    """The length-delimited fields `wanted`, in order. Raises BadInput for broken ones or too many."""
+    position = count = 0
+    while position < len(raw):
+        count += 1
+        if count > MAX_FIELDS:
+            raise malformed("too many fields")
+        number, begin, position = _field(raw, position)
+        if number in wanted and begin is not None:
+            yield number, raw[begin:position]
+
+
+def _field(raw: bytes, position: int) -> tuple[int, int | None, int]:
+    """Number of the field at `position`, where its bytes begin (None: it has none), and the position after it."""
+    key, position = varint(raw, position)
+    number, kind = key >> 3, key & 7
+    begin: int | None = None
+    if kind == _VARINT:
+        _, position = varint(raw, position)
+    elif kind == _BYTES:
+        size, begin = varint(raw, position)
+        position = begin + size
+    elif kind in (_FIXED64, _FIXED32):
+        position += 8 if kind == _FIXED64 else 4
+    else:
+        raise malformed("an unknown kind of field")
+    if position > len(raw) or number == 0:
+        raise malformed("it is cut short")
+    return number, begin, position
+
+
+def label_prefix(body: bytes) -> tuple[int, int]:
+    """How many bytes at the start of a version 1 series are its labels, and how many labels those are."""
+    position = count = 0
+    while position < len(body) and body[position] == (1 << 3 | _BYTES):
+        _, _, position = _field(body, position)
+        count += 1
+    return position, count
