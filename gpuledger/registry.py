@@ -47,6 +47,7 @@ IMPORTERS: Mapping[str, str] = {
     "helios": "collector.importers.helios:read",
     "assets": "collector.importers.assets:read",
     "exposition": "collector.importers.exposition:read",
+    "prometheus": "collector.prometheus.backfill:Backfill",
     "nvidia_smi": "collector.importers.nvidia_smi:read",
 }
 

@@ -97,3 +97,59 @@ def exposition(
     """One recorded dcgm-exporter page."""
     read_at = parameters.instant("at", at) if at else SystemClock().now()
     _import("exposition", {"file": file, "node": node, "at": read_at}, warehouse, config, form)
+
+
+@import_app.command()
+def prometheus(  # noqa: PLR0913, PLR0917 a command's options are its arguments
+    url: Annotated[str, typer.Option(help="address of a Prometheus, Thanos or VictoriaMetrics server")],
+    since: Annotated[str, typer.Option(help="how far back (30d), or from when (ISO 8601)")],
+    until: Annotated[str | None, typer.Option(help="until when; default: now")] = None,
+    step: Annotated[
+        str, typer.Option(help="time between two readings (60s, 5m); auto: the finest affordable")
+    ] = "auto",
+    match: Annotated[list[str] | None, typer.Option(help="only series with label=value (or !=, =~, !~)")] = None,
+    token: Annotated[str | None, typer.Option(envvar="GPULEDGER_PROMETHEUS_TOKEN", help="bearer token")] = None,
+    user: Annotated[str | None, typer.Option(envvar="GPULEDGER_PROMETHEUS_USER", help="name:password")] = None,
+    header: Annotated[list[str] | None, typer.Option(help="further header, as Name: value")] = None,
+    param: Annotated[list[str] | None, typer.Option(help="further parameter of each query, as key=value")] = None,
+    ca_file: Annotated[Path | None, typer.Option(exists=True, help="certificates to trust (PEM)")] = None,
+    concurrency: Annotated[int, typer.Option(min=1, max=64, help="queries at the same time")] = 4,
+    requests_per_second: Annotated[float, typer.Option(min=0.01, help="queries a second, at most")] = 10.0,
+    timeout_seconds: Annotated[float, typer.Option(min=1, help="how long one query may take")] = 120.0,
+    cluster: Annotated[str, typer.Option(help="name of the cluster, where pods of several meet")] = "default",
+    rules: Annotated[Path | None, typer.Option(exists=True, help="attribution rules (TOML)")] = None,
+    gpu_util_ratio_unit: Annotated[str, typer.Option(help="what DCGM_FI_DEV_GPU_UTIL_RATIO holds")] = "percent",
+    estimate_only: Annotated[bool, typer.Option("--estimate-only", help="say what it would cost")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="begin without asking, however large")] = False,
+    again: Annotated[bool, typer.Option("--again", help="read also what an earlier run has read")] = False,
+    warehouse: Warehouse = None,
+    config: Config = None,
+    form: Form = Format.TEXT,
+) -> None:
+    """The history that a metrics server has of dcgm-exporter and kube-state-metrics."""
+    from gpuledger.app import backfill  # noqa: PLC0415 only this command needs it
+
+    asked = backfill.wanted(
+        backfill.span_of(since, until, SystemClock().now()),
+        step=step,
+        match=match or [],
+        param=param or [],
+        pace=(concurrency, requests_per_second),
+        is_again=again,
+    )
+    server = backfill.server(
+        url, asked, headers=header or [], token=token, user=user, ca_file=ca_file, timeout_seconds=timeout_seconds
+    )
+    more = {"cluster": cluster, "rules": rules, "gpu_util_ratio_unit": gpu_util_ratio_unit}
+    with server:
+        what = backfill.prepared(server, asked, more)
+        if estimate_only:
+            emit(backfill.described(what.cost), form)
+            return
+        if not backfill.agreed(what.cost, is_yes=yes):
+            sys.exit(1)
+        with open_warehouse(settings_file.load(config, warehouse=warehouse)) as client:
+            answer = backfill.run(client, server, what)
+    emit({**backfill.described(what.cost), **answer}, form)
+    if answer["gaps"] or not (answer["imported"] or answer["chunks_had_before"]):
+        sys.exit(1)
