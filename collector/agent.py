@@ -10,21 +10,23 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from datetime import datetime
 from typing import Any
 
 import httpx
 import structlog
 
+from collector.building import build_sources
+from collector.clocks import ClockWatch
+from collector.discovery import completed
 from collector.metrics import AgentMetrics
 from collector.schedule import Schedule
 from collector.settings import CollectorSettings
 from collector.shipper import Shipper
 from collector.spool import Spool
 from gpuledger.clock import Clock
-from gpuledger.errors import ConfigError
-from gpuledger.model import to_table
+from gpuledger.model import QualityEvent, to_table
 from gpuledger.ports import Observation, Source
-from gpuledger.registry import resolve
 
 FLUSH_ROWS = 20_000
 _GRACE_SECONDS = 5.0
@@ -99,6 +101,10 @@ class Agent:
             pool.shutdown(wait=False, cancel_futures=True)
             self.flush()
 
+    def tell(self, event: QualityEvent) -> None:
+        """Take in what was noticed beside the reading of sources."""
+        self._buffer.add(Observation(reads=(), others={"quality_event": (event,)}))
+
     def flush(self) -> None:
         """Put the buffered rows into the spool."""
         for record, rows in self._buffer.take().items():
@@ -112,6 +118,7 @@ class Agent:
         source, running = self._sources[number], self._running.get(number)
         if running is not None and not running.done():
             self._metrics.overruns.labels(source.name).inc()
+            self.tell(_overrun(source.name, self._clock.now()))
             return
         self._running[number] = pool.submit(self._read, source)
 
@@ -139,44 +146,16 @@ class Agent:
             _log.info("source is back", source=name)
 
 
-def build_sources(settings: CollectorSettings, client: httpx.Client) -> list[Source]:
-    """The sources that `settings` name. Raises ConfigError when there is none, or one twice."""
-    sources: list[Source] = [
-        resolve("sources", "dcgm")(
-            endpoint.url,
-            node=endpoint.node,
-            interval_seconds=endpoint.interval_seconds,
-            timeout_seconds=endpoint.timeout_seconds,
-            gpu_util_ratio_unit=endpoint.gpu_util_ratio_unit,
-            client=client,
-        )
-        for endpoint in settings.dcgm
-    ]
-    if settings.nvml.enabled:
-        nvml = settings.nvml
-        sources.append(
-            resolve("sources", "nvml")(
-                node=nvml.node, interval_seconds=nvml.interval_seconds, timeout_seconds=nvml.timeout_seconds
-            )
-        )
-    sources += [
-        resolve("sources", "kube_state_metrics")(
-            endpoint.url,
-            cluster=endpoint.cluster,
-            interval_seconds=endpoint.interval_seconds,
-            timeout_seconds=endpoint.timeout_seconds,
-            rules=settings.attribution_rules,
-            client=client,
-        )
-        for endpoint in settings.kube_state_metrics
-    ]
-    if not sources:
-        raise ConfigError("dcgm, nvml: nothing to read; name at least one endpoint or set nvml.enabled")
-    names = [source.name for source in sources]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ConfigError(f"dcgm: given more than once: {', '.join(twice)}")
-    return sources
+def _overrun(name: str, now: datetime) -> QualityEvent:
+    return QualityEvent(
+        ts=now,
+        source=name.partition(":")[0],
+        subject_kind="target",
+        subject=name,
+        kind="gap",
+        detail="a turn was skipped, because the read before had not ended",
+        count=1,
+    )
 
 
 def run(settings: CollectorSettings, clock: Clock, stop_event: threading.Event) -> None:
@@ -187,10 +166,10 @@ def run(settings: CollectorSettings, clock: Clock, stop_event: threading.Event) 
     # Targets are this cluster's own addresses: a proxy from the environment is for the way out, not for them.
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=len(settings.dcgm))
     with httpx.Client(trust_env=False, limits=limits) as targets, httpx.Client() as service:
-        sources = build_sources(settings, targets)
+        sources = build_sources(completed(settings, targets, clock.now()), targets)
         spool = Spool(settings.spool_directory, settings.spool_limit_bytes)
         try:
-            _run(settings, clock, stop_event, sources=sources, spool=spool, service=service)
+            _run(settings, clock, stop_event, sources=sources, spool=spool, clients=(targets, service))
         finally:
             for source in sources:
                 getattr(source, "close", lambda: None)()
@@ -204,18 +183,24 @@ def _run(
     *,
     sources: list[Source],
     spool: Spool,
-    service: httpx.Client,
+    clients: tuple[httpx.Client, httpx.Client],
 ) -> None:
+    """`clients` are the one for targets and the one for the service."""
+    targets, service = clients
     token = settings.token.get_secret_value() if settings.token else None
     no_more = threading.Event()
     shipper = Shipper(spool, settings.service_url, token=token, stop=no_more, client=service)
     metrics = AgentMetrics()
     metrics.watch(spool, shipper.counts, sources)
+    agent = Agent(sources, clock=clock, spool=spool, metrics=metrics, flush_seconds=settings.flush_seconds)
+    watch = ClockWatch(clock, agent.tell)
+    targets.event_hooks = {"response": [watch.look_at_target]}
+    service.event_hooks = {"response": [watch.look_at_service]}
     server = metrics.serve(settings.metrics_listen) if settings.metrics_listen else None
     shipping = threading.Thread(target=shipper.run, name="shipper", daemon=True)
     shipping.start()
     try:
-        Agent(sources, clock=clock, spool=spool, metrics=metrics, flush_seconds=settings.flush_seconds).run(stop_event)
+        agent.run(stop_event)
     finally:
         no_more.set()
         shipping.join(_GRACE_SECONDS)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
-from gpuledger.config import FileSettings, load_from
+from gpuledger.config import COLLECTOR_PREFIX, FileSettings, load_from
 
 
 class DcgmEndpoint(BaseModel):
@@ -47,11 +47,36 @@ class Nvml(BaseModel):
     timeout_seconds: float = Field(10.0, gt=0, le=300, description="how long one read may take")
 
 
+class NvidiaSmi(BaseModel):
+    """The cards of the node that the agent runs on, through the command nvidia-smi."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    enabled: bool = Field(default=False, description="read this node through nvidia-smi, where nothing else is there")
+    command: str = Field("nvidia-smi", min_length=1, description="the program, by name or path")
+    node: str | None = Field(None, description="this node's name; default: the host name")
+    interval_seconds: float = Field(30.0, ge=1, le=86_400, description="how often it is run")
+    timeout_seconds: float = Field(20.0, gt=0, le=300, description="how long one run may take")
+
+
+class OtherSource(BaseModel):
+    """A source by its registered name, also one of another package; what else stands in its table are its options."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    kind: str = Field(min_length=1, description="name of the source, registered under `gpuledger.sources`")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the source is made with."""
+        return dict(self.model_extra or {})
+
+
 class CollectorSettings(FileSettings):
     """Everything that the operator of an agent may set, with its default and its unit in its name."""
 
     model_config = SettingsConfigDict(
-        env_prefix="GPULEDGER_COLLECTOR_", env_nested_delimiter="__", extra="forbid", frozen=True
+        env_prefix=COLLECTOR_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
     )
 
     service_url: str = Field("http://127.0.0.1:8420", pattern=r"^https?://", description="where batches are sent")
@@ -62,6 +87,12 @@ class CollectorSettings(FileSettings):
     metrics_listen: str = Field("127.0.0.1:9410", description="HOST:PORT of the agent's own metrics; empty: none")
     dcgm: tuple[DcgmEndpoint, ...] = Field((), description="dcgm-exporter pages to read")
     nvml: Nvml = Field(Nvml(), description="this node's own cards")
+    nvidia_smi: NvidiaSmi = Field(NvidiaSmi(), description="this node's own cards, where nothing else is there")
+    source: tuple[OtherSource, ...] = Field((), description="further sources by name, with their options")
+    discover: bool = Field(default=False, description="look at the start for what this node has, and read that too")
+    discover_dcgm_urls: tuple[str, ...] = Field(
+        ("http://localhost:9400/metrics",), description="where discovery looks for dcgm-exporter"
+    )
     kube_state_metrics: tuple[KubeStateMetricsEndpoint, ...] = Field(
         (), description="kube-state-metrics pages to read, each shard once"
     )

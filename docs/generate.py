@@ -16,7 +16,7 @@ import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from collector.settings import CollectorSettings, DcgmEndpoint, KubeStateMetricsEndpoint, Nvml
+from collector.settings import CollectorSettings, DcgmEndpoint, KubeStateMetricsEndpoint, NvidiaSmi, Nvml, OtherSource
 from gpuledger.app.cli import app
 from gpuledger.config import Settings
 from gpuledger.registry import TABLES
@@ -77,7 +77,7 @@ def settings_page() -> str:
         GENERATED,
         "",
         "The first that is given counts: command line, environment variable, file (TOML, `--config`), default.",
-        "Units are in the names. An unknown name in a file is an error that names it.",
+        "Units are in the names. An unknown name in a file or in the environment is an error that names it.",
         "Tokens, keys and webhook addresses are never printed.",
         "",
         "## Service",
@@ -101,6 +101,14 @@ def settings_page() -> str:
         "### `[nvml]`: this node's own cards",
         "",
         *_settings(Nvml, "nvml.", "GPULEDGER_COLLECTOR_NVML__"),
+        "### `[nvidia_smi]`: the same by a command, where nothing else is there",
+        "",
+        *_settings(NvidiaSmi, "nvidia_smi.", "GPULEDGER_COLLECTOR_NVIDIA_SMI__"),
+        "### `[[source]]`: a source by its name, also one of another package",
+        "",
+        "Everything else in its table goes to the source as its options.",
+        "",
+        *_settings(OtherSource, "source."),
     ]
     return "\n".join(lines)
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import difflib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 from zoneinfo import ZoneInfo
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from gpuledger.errors import ConfigError
 
 SettingsType = TypeVar("SettingsType", bound=BaseSettings)
+
+PREFIX = "GPULEDGER_"
+COLLECTOR_PREFIX = "GPULEDGER_COLLECTOR_"
+"""How the agent's variables begin; the service leaves them to it."""
 
 
 class FileSettings(BaseSettings):
@@ -34,7 +40,7 @@ class FileSettings(BaseSettings):
 class Settings(FileSettings):
     """Everything that an operator may set, with its default and its unit in its name."""
 
-    model_config = SettingsConfigDict(env_prefix="GPULEDGER_", extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
     warehouse: Path = Field(Path("var/gpuledger.duckdb"), description="the warehouse file (DuckDB)")
     state_url: str | None = Field(
@@ -51,6 +57,19 @@ class Settings(FileSettings):
     max_text_bytes: int = Field(4096, ge=64, description="longest text value in a record, bytes of UTF-8")
     future_tolerance_seconds: float = Field(600, ge=0, description="how far ahead of the service's clock a time may be")
     oldest_accepted_days: float = Field(3650, gt=0, description="how old a reading may be")
+    remote_write_decoded_bytes: int = Field(
+        32 * 2**20, ge=2**10, le=2**30, description="what a remote-write request may unpack to, bytes"
+    )
+    remote_write_series_per_target: int = Field(
+        50_000, ge=1, description="series that one scrape target may write; new ones beyond are refused"
+    )
+    remote_write_waiting: int = Field(
+        64, ge=1, description="remote-write requests that may wait; senders of more are told to come again"
+    )
+    assemble_every_seconds: float = Field(5, gt=0, description="how often remote-write samples become readings")
+    sample_keep_minutes: float = Field(
+        60, ge=1, description="how long remote-write samples wait for late ones of the same reading"
+    )
     lateness_minutes: float = Field(60, ge=0, description="how long an hour stays provisional after its end")
     ledger_every_seconds: float = Field(60, gt=0, description="how often open hours are rebuilt")
     settle_seconds: float = Field(
@@ -97,11 +116,34 @@ class Settings(FileSettings):
         return self.state_url or f"sqlite:///{self.warehouse.with_suffix('.state.sqlite')}"
 
 
+def _known(model: type[BaseModel], path: list[str]) -> bool:
+    """Whether `path` leads to a field of `model`, or of a model inside it."""
+    field = model.model_fields.get(path[0].lower())
+    if field is None or len(path) == 1:
+        return field is not None
+    inner = field.annotation
+    return isinstance(inner, type) and issubclass(inner, BaseModel) and _known(inner, path[1:])
+
+
+def check_environment(kind: type[BaseSettings], environment: Mapping[str, str]) -> None:
+    """Raise ConfigError for a variable that begins like one of `kind` and is none: a slip would go unseen."""
+    prefix = str(kind.model_config.get("env_prefix"))
+    for name in sorted(environment):
+        is_ours = name.upper().startswith(prefix)
+        if not is_ours or (prefix != COLLECTOR_PREFIX and name.upper().startswith(COLLECTOR_PREFIX)):
+            continue
+        if not _known(kind, name[len(prefix) :].split("__")):
+            names = [f"{prefix}{field.upper()}" for field in kind.model_fields]
+            close = difflib.get_close_matches(name.upper(), names, 1)
+            raise ConfigError(f"{name}: no such setting" + (f"; did you mean {close[0]}?" if close else ""))
+
+
 def load_from(kind: type[SettingsType], config: Path | None, overrides: Mapping[str, Any]) -> SettingsType:
     """Settings of `kind` from `config` (TOML), the environment and `overrides` (None values are "not given").
 
-    Raises ConfigError naming the file or the setting that is wrong.
+    Raises ConfigError naming the file, the variable or the setting that is wrong.
     """
+    check_environment(kind, os.environ)
     if config is not None and not config.is_file():
         raise ConfigError(f"--config: no file {config}")
     given = {name: value for name, value in overrides.items() if value is not None}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from collector.settings import CollectorSettings, DcgmEndpoint, KubeStateMetricsEndpoint, Nvml
+from collector.settings import CollectorSettings, DcgmEndpoint, KubeStateMetricsEndpoint, NvidiaSmi, Nvml, OtherSource
 from docs import generate
 from gpuledger import registry
 from gpuledger.config import Settings
@@ -108,6 +108,8 @@ def test_every_setting_of_the_collector_has_its_row() -> None:
     section = _section(_text(DOCS / "settings.md"), "## Collector")
     names = [*CollectorSettings.model_fields, *(f"dcgm.{name}" for name in DcgmEndpoint.model_fields)]
     names += [f"kube_state_metrics.{name}" for name in KubeStateMetricsEndpoint.model_fields]
+    names += [f"nvidia_smi.{name}" for name in NvidiaSmi.model_fields]
+    names += [f"source.{name}" for name in OtherSource.model_fields]
     for name in [*names, *(f"nvml.{name}" for name in Nvml.model_fields)]:
         assert f"| `{name}` | " in section
 
@@ -115,7 +117,7 @@ def test_every_setting_of_the_collector_has_its_row() -> None:
 def test_every_setting_says_what_it_is() -> None:
     fields = [
         field
-        for model in (Settings, CollectorSettings, DcgmEndpoint, KubeStateMetricsEndpoint, Nvml)
+        for model in (Settings, CollectorSettings, DcgmEndpoint, KubeStateMetricsEndpoint, Nvml, NvidiaSmi, OtherSource)
         for field in model.model_fields.items()
     ]
     assert [name for name, field in fields if not field.description] == []

@@ -10,6 +10,7 @@ import typer
 
 from gpuledger import config as settings_file
 from gpuledger.app.client import Client, open_warehouse
+from gpuledger.app.collector_commands import collector_app
 from gpuledger.app.imports import import_app
 from gpuledger.app.printing import Format, configure_logs, emit
 from gpuledger.config import Settings
@@ -23,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(import_app, name="import")
+app.add_typer(collector_app, name="collector")
 
 Warehouse = Annotated[Path | None, typer.Option("--warehouse", help="the warehouse file")]
 Config = Annotated[Path | None, typer.Option("--config", help="settings file (TOML)")]
@@ -93,11 +95,14 @@ def collect(
     service_url: Annotated[str | None, typer.Option(help="where the service is")] = None,
     dcgm: Annotated[list[str] | None, typer.Option(help="address of a dcgm-exporter page; may be repeated")] = None,
     nvml: Annotated[bool | None, typer.Option("--nvml/--no-nvml", help="read this node's cards through NVML")] = None,
+    discover: Annotated[
+        bool | None, typer.Option("--discover/--no-discover", help="look for what this node has, and read that too")
+    ] = None,
 ) -> None:
     """Run the agent: read sources, keep what was read on disk, ship it to the service."""
     from gpuledger.app.collecting import run  # noqa: PLC0415
 
-    run(config, service_url=service_url, dcgm=dcgm or [], nvml=nvml)
+    run(config, service_url=service_url, dcgm=dcgm or [], nvml=nvml, discover=discover)
 
 
 @app.command()

@@ -14,7 +14,8 @@ import httpx
 import pytest
 import structlog
 
-from collector.agent import Agent, build_sources, run
+from collector.agent import Agent, run
+from collector.building import build_sources
 from collector.metrics import AgentMetrics
 from collector.schedule import Schedule
 from collector.settings import CollectorSettings
@@ -108,7 +109,9 @@ def test_a_hung_source_delays_nobody_and_its_missed_turns_are_counted(spool):
         wait_until(lambda: quick.reads >= 10)
         release.set()
     assert hung.reads <= 2
-    assert value_of(metrics, "overruns_total", {"source": "hung"}) >= 5
+    overruns = value_of(metrics, "overruns_total", {"source": "hung"})
+    assert overruns >= 5
+    assert sum(batch.rows for batch in spool._batches.values() if batch.record == "quality_event") == overruns
 
 
 def test_a_source_that_raises_costs_its_own_turn(spool):

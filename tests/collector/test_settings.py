@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from collector.settings import load
+from gpuledger import config
 from gpuledger.errors import ConfigError
 
 FILE = """
@@ -84,3 +85,34 @@ def test_a_wrong_setting_is_named(tmp_path, text, named):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(ConfigError, match="no file"):
         load(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("GPULEDGER_COLLECTOR_FLUSH_SECOND", "GPULEDGER_COLLECTOR_FLUSH_SECONDS"),
+        ("GPULEDGER_COLLECTOR_NVML__NODES", ""),
+        ("GPULEDGER_COLLECTOR_DCGM__URL", "GPULEDGER_COLLECTOR_DCGM"),
+        ("gpuledger_collector_servce_url", "GPULEDGER_COLLECTOR_SERVICE_URL"),
+        ("GPULEDGER_COLLECTOR_", ""),
+    ],
+)
+def test_a_misspelt_variable_is_an_error_that_names_it(monkeypatch, name, near):
+    monkeypatch.setenv(name, "1")
+    with pytest.raises(ConfigError, match=name) as raised:
+        load()
+    assert near in str(raised.value)
+
+
+def test_a_misspelt_variable_of_the_service_is_an_error_too(monkeypatch):
+    monkeypatch.setenv("GPULEDGER_TIMEZON", "UTC")
+    with pytest.raises(ConfigError, match=r"GPULEDGER_TIMEZON: .*GPULEDGER_TIMEZONE"):
+        config.load()
+
+
+def test_each_process_leaves_the_variables_of_the_other_alone(monkeypatch):
+    monkeypatch.setenv("GPULEDGER_TIMEZONE", "Asia/Shanghai")
+    monkeypatch.setenv("GPULEDGER_COLLECTOR_FLUSH_SECONDS", "7")
+    monkeypatch.setenv("GPULEDGERISH", "1")
+    assert config.load().timezone == "Asia/Shanghai"
+    assert load().flush_seconds == 7

@@ -1,0 +1,62 @@
+"""Makes the sources that the agent's settings name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+
+from collector.settings import CollectorSettings, OtherSource
+from gpuledger.errors import ConfigError
+from gpuledger.ports import Source
+from gpuledger.registry import resolve
+
+
+def build_sources(settings: CollectorSettings, client: httpx.Client) -> list[Source]:
+    """The sources that `settings` name. Raises ConfigError when there is none, or one twice."""
+    sources = [*_pages(settings, client), *_own_cards(settings), *map(_other, settings.source)]
+    if not sources:
+        raise ConfigError("dcgm, nvml: nothing to read; name at least one endpoint or set nvml.enabled")
+    names = [source.name for source in sources]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigError(f"dcgm: given more than once: {', '.join(twice)}")
+    return sources
+
+
+def _pages(settings: CollectorSettings, client: httpx.Client) -> Iterator[Source]:
+    for endpoint in settings.dcgm:
+        yield resolve("sources", "dcgm")(
+            endpoint.url,
+            node=endpoint.node,
+            interval_seconds=endpoint.interval_seconds,
+            timeout_seconds=endpoint.timeout_seconds,
+            gpu_util_ratio_unit=endpoint.gpu_util_ratio_unit,
+            client=client,
+        )
+    for page in settings.kube_state_metrics:
+        yield resolve("sources", "kube_state_metrics")(
+            page.url,
+            cluster=page.cluster,
+            interval_seconds=page.interval_seconds,
+            timeout_seconds=page.timeout_seconds,
+            rules=settings.attribution_rules,
+            client=client,
+        )
+
+
+def _own_cards(settings: CollectorSettings) -> Iterator[Source]:
+    if settings.nvml.enabled:
+        yield resolve("sources", "nvml")(**settings.nvml.model_dump(exclude={"enabled"}))
+    if settings.nvidia_smi.enabled:
+        yield resolve("sources", "nvidia_smi")(**settings.nvidia_smi.model_dump(exclude={"enabled"}))
+
+
+def _other(given: OtherSource) -> Source:
+    """A source by its registered name. Raises ConfigError when it does not take its options."""
+    maker = resolve("sources", given.kind)
+    try:
+        source: Source = maker(**given.options)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"source {given.kind}: {error}") from error
+    return source

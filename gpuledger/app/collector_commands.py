@@ -1,0 +1,42 @@
+"""`gpuledger collector`: commands about the agent beside running it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+collector_app = typer.Typer(help="Commands about the agent beside running it.", no_args_is_help=True)
+
+
+@collector_app.callback()
+def _group() -> None:
+    """Commands about the agent beside running it."""
+
+
+@collector_app.command()
+def discover(
+    service_url: Annotated[str, typer.Option(help="where the service is")] = "http://127.0.0.1:8420",
+    dcgm: Annotated[list[str] | None, typer.Option(help="where to look for dcgm-exporter; may be repeated")] = None,
+    kube_state_metrics: Annotated[
+        list[str] | None, typer.Option(help="where to look for kube-state-metrics; default: where charts put it")
+    ] = None,
+    timeout_seconds: Annotated[float, typer.Option(min=0.1, max=300, help="how long to wait for each")] = 5.0,
+) -> None:
+    """Look for what this node has to read, and print a settings file for `gpuledger collect`.
+
+    Ends with 1 when nothing was found.
+    """
+    from collector.discovery import DCGM_URLS, KUBE_STATE_METRICS_URLS, Places  # noqa: PLC0415 loads the sources
+    from gpuledger.app.collecting import found  # noqa: PLC0415
+
+    places = Places(
+        dcgm_urls=tuple(dcgm or DCGM_URLS),
+        kube_state_metrics_urls=tuple(kube_state_metrics or KUBE_STATE_METRICS_URLS),
+        timeout_seconds=timeout_seconds,
+    )
+    text, is_any = found(places, service_url)
+    sys.stdout.write(text)
+    if not is_any:
+        sys.exit(1)

@@ -1,0 +1,144 @@
+"""What a node has to read: each thing is tried, what works becomes a settings file or is read at once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import httpx
+import pytest
+
+from collector.building import build_sources
+from collector.discovery import Places, Probe, completed, discover, to_toml
+from collector.settings import CollectorSettings, load
+from gpuledger.errors import ConfigError
+
+STUB = Path(__file__).resolve().parents[1] / "stubs" / "nvidia_smi" / "nvidia-smi"
+PAGE = b'DCGM_FI_DEV_GPU_UTIL{UUID="GPU-1",Hostname="n1"} 50\n'
+PODS = b'kube_pod_info{namespace="a",pod="p",uid="u",node="n1"} 1\n'
+SMI = "uuid, utilization.gpu [%]\nGPU-1, 40 %\nGPU-2, 50 %\n"
+
+
+@pytest.fixture
+def client():
+    with httpx.Client(trust_env=False) as opened:
+        yield opened
+
+
+@pytest.fixture
+def smi(tmp_path, monkeypatch) -> str:
+    (tmp_path / "answer").write_text(SMI)
+    monkeypatch.setenv("NVIDIA_SMI_STUB", str(tmp_path))
+    return str(STUB)
+
+
+def works(probes: list[Probe]) -> dict[str, tuple[bool, str]]:
+    return {probe.kind: (probe.works, probe.detail) for probe in probes}
+
+
+def test_everything_that_is_there_is_found(client, target, smi, nvml_stub, now):
+    target.page = PAGE + PODS
+    environment = nvml_stub.environment | {"NVIDIA_SMI_STUB": os.environ["NVIDIA_SMI_STUB"], "NODE_NAME": "gpu-7"}
+    places = Places(
+        dcgm_urls=(target.url,), kube_state_metrics_urls=(target.url,), nvidia_smi=smi, timeout_seconds=10,
+        environment=environment,
+    )  # fmt: skip
+    assert places.node == "gpu-7"
+    assert works(discover(places, client, now)) == {
+        "nvml": (True, "2 cards"),
+        "dcgm": (True, "1 cards"),
+        "nvidia_smi": (True, "2 cards"),
+        "kube_state_metrics": (True, "pods and nodes of a cluster"),
+    }
+
+
+def test_what_is_not_there_says_why(client, target, free_port, now):
+    target.page = b"<html>login</html>\n"
+    places = Places(
+        dcgm_urls=(target.url, f"http://127.0.0.1:{free_port}/metrics"), nvidia_smi="/nonexistent/nvidia-smi",
+        environment={"PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    probes = discover(places, client, now)
+    assert [probe.works for probe in probes] == [False] * 4
+    details = [probe.detail for probe in probes]
+    assert details[0].startswith("NVML: ")
+    assert details[1].startswith("no device on the page")
+    assert details[2] == "not reachable: ConnectError"
+    assert details[3] == "/nonexistent/nvidia-smi cannot be run: No such file or directory"
+
+
+def test_the_file_it_prints_is_one_that_the_agent_takes(tmp_path):
+    probes = [
+        Probe("nvml", "libnvidia-ml", works=True, detail="8 cards"),
+        Probe("dcgm", "http://localhost:9400/metrics", works=True, detail="8 cards"),
+        Probe("nvidia_smi", "nvidia-smi", works=True, detail="8 cards"),
+        Probe("kube_state_metrics", "http://ksm:8080/metrics", works=True, detail="pods\nand [nodes]"),
+    ]
+    path = tmp_path / "collector.toml"
+    path.write_text(to_toml(probes, service_url="http://ledger:8420", node='gpu "7"'), encoding="utf-8")
+    settings = load(path)
+    assert settings.service_url == "http://ledger:8420"
+    assert [(endpoint.url, endpoint.node) for endpoint in settings.dcgm] == [
+        ("http://localhost:9400/metrics", 'gpu "7"')
+    ]
+    assert (settings.nvml.enabled, settings.nvml.node, settings.nvidia_smi.enabled) == (True, 'gpu "7"', False)
+    assert settings.kube_state_metrics == ()
+    assert '# url = "http://ksm:8080/metrics"' in path.read_text(encoding="utf-8")
+
+
+def test_nvidia_smi_counts_only_where_nothing_else_is(tmp_path):
+    path = tmp_path / "collector.toml"
+    probes = [
+        Probe("nvml", "libnvidia-ml", works=False, detail="not found"),
+        Probe("nvidia_smi", "nvidia-smi", works=True, detail="8 cards"),
+    ]
+    path.write_text(to_toml(probes, service_url="http://ledger:8420", node="n1"), encoding="utf-8")
+    assert load(path).nvidia_smi.enabled
+
+
+def test_an_agent_that_discovers_reads_what_is_there(client, target, free_port, smi, now, monkeypatch):
+    monkeypatch.setenv("LD_LIBRARY_PATH", "")
+    target.page = PAGE
+    own = CollectorSettings(
+        discover=True, discover_dcgm_urls=(target.url, f"http://127.0.0.1:{free_port}/metrics"),
+        nvidia_smi={"command": smi, "interval_seconds": 60},
+    )  # fmt: skip
+    found = completed(own, client, now)
+    assert [endpoint.url for endpoint in found.dcgm] == [target.url]
+    assert (found.nvml.enabled, found.nvidia_smi.enabled) == (False, False)
+    alone = completed(own.model_copy(update={"discover_dcgm_urls": ()}), client, now)
+    assert (alone.dcgm, alone.nvidia_smi.enabled, alone.nvidia_smi.interval_seconds) == ((), True, 60)
+    (source,) = build_sources(alone, client)
+    assert [reading.gpu_util_ratio for reading in source.read(now).readings] == [0.4, 0.5]
+    assert completed(own.model_copy(update={"discover": False}), client, now).dcgm == ()
+
+
+def test_what_is_named_already_is_not_added_again(client, target, now):
+    target.page = PAGE
+    own = CollectorSettings(
+        discover=True, discover_dcgm_urls=(target.url,), dcgm=({"url": target.url, "node": "mine"},),
+        nvidia_smi={"command": "/nonexistent"},
+    )  # fmt: skip
+    assert [endpoint.node for endpoint in completed(own, client, now).dcgm] == ["mine"]
+
+
+def test_a_source_by_its_name_takes_its_options(client, smi, now, tmp_path):
+    path = tmp_path / "collector.toml"
+    path.write_text(f'[[source]]\nkind = "nvidia_smi"\ncommand = "{smi}"\nnode = "n9"\n')
+    (source,) = build_sources(load(path), client)
+    assert [reading.node for reading in source.read(now).readings] == ["n9", "n9"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[[source]]\nkind = "no_such"\n', "no source called 'no_such'"),
+        ('[[source]]\nkind = "nvidia_smi"\ncolour = "red"\n', "source nvidia_smi: .*colour"),
+        ('[[source]]\ncommand = "x"\n', "source.0.kind"),
+    ],
+)
+def test_a_source_that_cannot_be_made_is_named(client, tmp_path, text, said):
+    path = tmp_path / "collector.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        build_sources(load(path), client)
