@@ -2,23 +2,30 @@
 
 Every way in ends here: a scraped page, a remote-write request, an answer of a metrics server. The result is a function
 of the set of samples; their order only decides between two values of one series at one instant, of which the first
-counts.
+counts. There is no loop over samples: labels are looked at once for each set of them, all else is arithmetic on
+columns, so that millions of samples take seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from collector.bounds import WHOLE_COLUMNS
-from collector.dcgm.devices import fold, settle
+from collector.dcgm import quality
+from collector.dcgm.choose import choose
+from collector.dcgm.claims import Held, double_claims, held
+from collector.dcgm.codes import NONE, Floats, Numbers, factor, smallest
 from collector.dcgm.labels import DeviceSeries, Pod, Subject
-from collector.samples import NO_TIMESTAMP, Samples
-from gpuledger.model import Holding, QualityFlag, Reading, SourceRead, slice_share, to_table
+from collector.dcgm.settle import add_sums, drop_contradicted, drop_unmeasured
+from collector.dcgm.sighted import Sighted, instants, sight
+from collector.samples import Samples
+from gpuledger.model import QualityFlag, arrow_schema, slice_share, to_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +49,11 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """Tables in the schemas of `reading`, `holding`, `source_read` and `quality_event`, sorted by their keys."""
+    """Tables in the schemas of `reading`, `holding`, `source_read` and `quality_event`, sorted by their keys.
+
+    `reads` says for each node and instant that the node was read and how many cards showed themselves; a slice that
+    hides its card is none. `events` holds contradictions, double claims and clocks that are apart.
+    """
 
     readings: pa.Table
     holdings: pa.Table
@@ -52,70 +63,149 @@ class Assembled:
 
 def assemble(samples: Samples[DeviceSeries], options: Options) -> Assembled:
     """The records that `samples` amount to. Never raises for what samples say."""
-    rows = (
-        (samples.meanings[number], value, None if at == NO_TIMESTAMP else at)
-        for number, value, at in zip(
-            samples.series.tolist(), samples.values.tolist(), samples.times_ms.tolist(), strict=True
-        )
+    if not len(samples):
+        return Assembled(*(to_table(name, []) for name in ("reading", "holding", "source_read", "quality_event")))
+    at_us, skew = instants(samples.times_ms, options.now, options.max_skew_seconds)
+    seen = sight(samples, at_us)
+    chosen = choose(seen, samples.values)
+    columns = _Columns(seen, options)
+    add_sums(chosen.values)
+    drop_unmeasured(chosen.values, seen.is_group_sliced[seen.row_group])
+    lost = drop_contradicted(chosen.values, columns.models, columns.group_model[seen.row_group])
+    flags = np.zeros(len(seen.row_gpu), np.int64)
+    for flag, is_set in (
+        (QualityFlag.VALUE_REJECTED, chosen.rejected_count > 0),
+        (QualityFlag.PROFILING_CONTRADICTED, lost > 0),
+        (QualityFlag.DUPLICATE_COPIES, chosen.has_copies),
+        (QualityFlag.RATIO_CLAMPED, chosen.is_clamped),
+    ):
+        flags |= np.where(is_set, flag, 0)
+    about = columns.of_rows(np.arange(len(seen.row_gpu))) | {
+        "seen_at": options.now,
+        "model": _texts(columns.models, columns.group_model[seen.row_group]),
+        "slice_profile": _texts(columns.profiles, columns.row_profile),
+        "invalid_count": pa.array(chosen.rejected_count),
+        "quality_flags": pa.array(flags),
+    }
+    found = quality.Found(
+        contradicted=[(row, int(lost[row])) for row in np.flatnonzero(lost).tolist()],
+        claims=double_claims(seen, options.holder),
+        skew=skew,
     )
-    devices = fold(rows, options.now, max_skew_seconds=options.max_skew_seconds, holder=options.holder)
-    settle(devices)
-    readings, holdings = [], []
-    cards: dict[tuple[str, datetime], set[str]] = {}
-    sliced = {(device.gpu_uuid, device.at) for device in devices if device.slice_id}
-    for device in devices:
-        node = options.node or device.node or options.fallback_node
-        cards.setdefault((node, device.at), set()).add(device.gpu_uuid)
-        flags = QualityFlag.VALUE_REJECTED if device.rejected else 0
-        flags |= QualityFlag.PROFILING_CONTRADICTED if device.is_contradicted else 0
-        flags |= QualityFlag.DUPLICATE_COPIES if device.has_copies else 0
-        measured = {name: int(value) if name in WHOLE_COLUMNS else value for name, value in device.values.items()}
-        where: dict[str, Any] = {
-            "ts": device.at,
-            "node": node,
-            "gpu_uuid": device.gpu_uuid,
-            "slice_id": device.slice_id,
-            "source": options.source,
-            "interval_seconds": options.interval_seconds,
-        }
-        readings.append(
-            Reading(
-                **where,
-                seen_at=options.now,
-                model=device.model,
-                slice_profile=device.slice_profile,
-                invalid_count=len(device.rejected),
-                quality_flags=flags,
-                **measured,
-            )
-        )
-        weight = slice_share(device.model, device.slice_profile) if device.slice_id else 1.0
-        if weight is not None and (device.slice_id or (device.gpu_uuid, device.at) not in sliced):
-            holdings += [
-                Holding(
-                    **where,
-                    namespace=pod.namespace,
-                    pod=pod.name,
-                    container=pod.container or None,
-                    share=weight / len(device.pods),
-                )
-                for pod in device.pods.values()
-            ]
-    reads = [
-        SourceRead(
-            ts=at,
-            node=node,
-            source=options.source,
-            scope="device",
-            ok=True,
-            interval_seconds=options.interval_seconds,
-            device_count=sum(not uuid.startswith("MIG-") for uuid in uuids),
-        )
-        for (node, at), uuids in cards.items()
-    ]
     return Assembled(
-        to_table("reading", readings),
-        to_table("holding", holdings),
-        to_table("source_read", reads),
-        to_table("quality_event", []),
+        readings=_table(
+            "reading", len(flags), about | {name: _numbers(name, of) for name, of in chosen.values.items()}
+        ),
+        holdings=_holdings(held(seen, options.holder, columns.row_weights()), columns),
+        reads=columns.reads(),
+        events=to_table("quality_event", quality.events(seen, found, columns.row_nodes(), options.now, options.source)),
     )
+
+
+class _Columns:
+    """What labels say about the rows, and the columns that all records share."""
+
+    def __init__(self, seen: Sighted, options: Options) -> None:
+        self._seen = seen
+        self._options = options
+        subjects, groups = seen.subjects, len(seen.group_gpu)
+        self.models, models = factor([subject.model for subject in subjects])
+        self.profiles, profiles = factor([subject.slice_profile for subject in subjects])
+        # A name is better than an address: it sorts before.
+        nodes, codes = factor([subject.node and (subject.is_address, subject.node) for subject in subjects])
+        self.nodes = [*(node for _, node in nodes), options.fallback_node]
+        self.group_model = smallest(seen.sighting_group, models[seen.sighting_subject], groups)
+        self.row_profile = smallest(seen.sighting_row, profiles[seen.sighting_subject], len(seen.row_gpu))
+        self.row_profile[seen.row_slice == 0] = NONE
+        self.group_node = np.minimum(
+            smallest(seen.sighting_group, codes[seen.sighting_subject], groups), len(self.nodes) - 1
+        )
+        if options.node:
+            self.nodes, self.group_node = [options.node], np.zeros(groups, np.int64)
+
+    def row_nodes(self) -> list[str]:
+        """Each row's node."""
+        return [self.nodes[code] for code in self.group_node[self._seen.row_group].tolist()]
+
+    def of_rows(self, rows: Numbers) -> dict[str, Any]:
+        """The columns that a reading and a holding share, for `rows`."""
+        seen = self._seen
+        return {
+            "ts": _times(seen.instants_us[seen.row_instant[rows]]),
+            "node": _texts(self.nodes, self.group_node[seen.row_group[rows]]),
+            "gpu_uuid": _texts(seen.gpus, seen.row_gpu[rows]),
+            "slice_id": _texts(seen.slices, seen.row_slice[rows]),
+            "source": self._options.source,
+            "interval_seconds": self._options.interval_seconds,
+        }
+
+    def row_weights(self) -> Floats:
+        """The share of its card that each row is; NaN where nobody knows."""
+        seen = self._seen
+        width = len(self.profiles) + 1
+        model = np.minimum(self.group_model[seen.row_group], len(self.models))
+        kinds, positions = np.unique(
+            model * width + np.minimum(self.row_profile, len(self.profiles)), return_inverse=True
+        )
+        models, profiles = [*self.models, None], [*self.profiles, None]
+        shares = (slice_share(models[kind // width], profiles[kind % width]) for kind in kinds.tolist())
+        weights = np.array([np.nan if share is None else share for share in shares])[positions]
+        return np.where(seen.row_slice == 0, 1.0, weights)
+
+    def reads(self) -> pa.Table:
+        """One row for each node and instant."""
+        seen = self._seen
+        keys, positions = np.unique(self.group_node * len(seen.instants_us) + seen.group_instant, return_inverse=True)
+        node, instant = np.divmod(keys, len(seen.instants_us))
+        is_card = np.array([not uuid.startswith("MIG-") for uuid in seen.gpus])[seen.group_gpu]
+        return _table(
+            "source_read",
+            len(keys),
+            {
+                "ts": _times(seen.instants_us[instant]),
+                "node": _texts(self.nodes, node),
+                "source": self._options.source,
+                "scope": "device",
+                "ok": True,
+                "interval_seconds": self._options.interval_seconds,
+                "device_count": pa.array(np.bincount(positions[is_card], minlength=len(keys))),
+                "skipped_lines": 0,
+            },
+        )
+
+
+def _holdings(of: Held, columns: _Columns) -> pa.Table:
+    about = columns.of_rows(of.row) | {
+        "namespace": _texts([namespace for namespace, _ in of.pods], of.pod),
+        "pod": _texts([pod for _, pod in of.pods], of.pod),
+        "container": _texts(of.containers, of.container),
+        "share": pa.array(of.share),
+    }
+    return _table("holding", len(of.row), about)
+
+
+def _times(us: Numbers) -> pa.Array:
+    return pa.array(us).cast(pa.timestamp("us", tz="UTC"))
+
+
+def _texts(texts: Sequence[str], codes: Numbers) -> pa.Array:
+    """The text of each code; null for `NONE`."""
+    return pa.array(texts, pa.string()).take(pa.array(codes, mask=codes == NONE))
+
+
+def _numbers(name: str, values: Floats) -> pa.Array:
+    is_absent = np.isnan(values)
+    if name in WHOLE_COLUMNS:
+        return pa.array(np.where(is_absent, 0.0, values).astype(np.int64), mask=is_absent)
+    return pa.array(values, mask=is_absent)
+
+
+def _table(name: str, count: int, columns: dict[str, Any]) -> pa.Table:
+    """Record `name` from arrays and from single values, which hold for every row; what is not given is null."""
+    return pa.table(
+        [_column(field, columns.get(field.name), count) for field in arrow_schema(name)], arrow_schema(name)
+    )
+
+
+def _column(field: pa.Field, values: Any, count: int) -> pa.Array:
+    return values if isinstance(values, pa.Array) else pa.repeat(pa.scalar(values, field.type), count)

@@ -1,4 +1,7 @@
-"""The exporter's metric names, what each measures and in which unit. Units go by name, never by magnitude.
+"""The exporter's metrics by DCGM field: what each measures, in which unit, under which names. Units go by name.
+
+DCGM knows a field by its number and has renamed many: exporter 1.x had names of its own, 2.x to 4.5 used the
+`DCGM_FI_` names, DCGM 4.6 gave most of them units. Old namespaces write any of them in lower case.
 
 A name that says ratio may still be a percentage: DCGM 4.6 renamed field 203 to `DCGM_FI_DEV_GPU_UTIL_RATIO` and kept
 the integer percentage. 4.7 is reported to give the same name to a true ratio; a target of that version is configured
@@ -8,9 +11,9 @@ with `gpu_util_ratio_unit = "ratio"`, because the value itself cannot tell (0.5 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from collector.bounds import BOUNDS
 
@@ -19,12 +22,15 @@ MIB = 2.0**20
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One metric: the `column` of a reading it fills, and how.
+    """One metric name: the `column` of a reading it fills, and how.
 
     The exporter's value times `times`, divided by `divided_by`, is in the column's unit (two numbers, because 57 %
     is 57 / 100 and not 57 * 0.01); `low` and `high` bound the result, inclusive. Where several metrics fill one
     column the lowest `rank` wins. `is_device_wide` metrics describe the physical card even when the exporter repeats
-    them for every MIG slice.
+    them for every MIG slice; `is_profiled` ones are cycles counted, which may slightly exceed all of a slice.
+
+    Where `label` names one, the value only counts how often the thing in that label happened lately: what the column
+    gets is the label's meaning, and a count of zero says nothing. `is_mask` columns collect bits of several series.
     """
 
     column: str
@@ -32,24 +38,12 @@ class Field:
     divided_by: float = 1.0
     rank: int = 0
     is_device_wide: bool = False
+    is_profiled: bool = False
+    is_mask: bool = False
+    label: str = ""
     low: float = 0.0
     high: float = 0.0
-
-    def measured(self, value: float) -> float | None:
-        """`value` in the column's unit, or None when it is no measurement: not finite, a blank code, out of range."""
-        scaled = value * self.times / self.divided_by
-        if not math.isfinite(value) or _is_blank(value) or not self.low <= scaled <= self.high:
-            return None
-        return scaled
-
-
-def _is_blank(value: float) -> bool:
-    """Whether DCGM meant "blank", "not found", "not supported" or "no permission".
-
-    The int64 codes lie above every range and need no test (as floats all are 2**63); the other two kinds are small
-    enough to pass for large counters.
-    """
-    return 2147483632.0 <= value <= 2147483635.0 or 140737488355328.0 <= value <= 140737488355331.0
+    index: int = 0
 
 
 def _field(column: str, *, times: float = 1.0, divided_by: float = 1.0, device_wide: bool = False) -> Field:
@@ -57,94 +51,152 @@ def _field(column: str, *, times: float = 1.0, divided_by: float = 1.0, device_w
     return Field(column, times, divided_by, is_device_wide=device_wide, low=low, high=high)
 
 
+def _card(column: str, *, times: float = 1.0, divided_by: float = 1.0) -> Field:
+    return _field(column, times=times, divided_by=divided_by, device_wide=True)
+
+
+def _percent(column: str) -> Field:
+    return _field(column, divided_by=100)
+
+
+def _profiled(column: str) -> Field:
+    return dataclasses.replace(_field(column), is_profiled=True)
+
+
+def _second(field: Field) -> Field:
+    return dataclasses.replace(field, rank=1)
+
+
 FB_FREE = "fb_free_bytes"
 NVLINK_TX = "nvlink_tx_bytes_per_second"
 NVLINK_RX = "nvlink_rx_bytes_per_second"
+HELPER_COLUMNS = (FB_FREE, NVLINK_TX, NVLINK_RX)
 """Columns that only serve to compute others: the total memory, and traffic in both directions together."""
 
-PROFILING_COLUMNS = ("gr_engine_active_ratio", "sm_active_ratio", "tensor_active_ratio", "dram_active_ratio")
+PROFILING_COLUMNS = (
+    "gr_engine_active_ratio",
+    "sm_active_ratio",
+    "tensor_active_ratio",
+    "dram_active_ratio",
+    "sm_occupancy_ratio",
+    "fp16_active_ratio",
+    "fp32_active_ratio",
+    "fp64_active_ratio",
+)
 
-_GPU_UTIL = _field("gpu_util_ratio", divided_by=100)
-_MEM_COPY_UTIL = _field("mem_copy_util_ratio", divided_by=100)
-_ENC_UTIL = _field("enc_util_ratio", divided_by=100)
-_DEC_UTIL = _field("dec_util_ratio", divided_by=100)
-_GR_ENGINE = _field("gr_engine_active_ratio")
-_SM = _field("sm_active_ratio")
-_TENSOR = _field("tensor_active_ratio")
-_DRAM = _field("dram_active_ratio")
-_FB_USED = _field("fb_used_bytes", times=MIB)
-_FB_FREE = _field(FB_FREE, times=MIB)
-_POWER = _field("power_watts", device_wide=True)
-_ENERGY = _field("energy_joules", divided_by=1000, device_wide=True)
-_SM_CLOCK = _field("sm_clock_hertz", times=1e6, device_wide=True)
-_MEM_CLOCK = _field("mem_clock_hertz", times=1e6, device_wide=True)
-_GPU_TEMP = _field("gpu_temp_celsius", device_wide=True)
-_MEMORY_TEMP = _field("memory_temp_celsius", device_wide=True)
-_XID = _field("xid_code", device_wide=True)
-_THROTTLE = _field("throttle_reasons", device_wide=True)
-_ECC = _field("ecc_uncorrected_count", device_wide=True)
-_LIMIT = _field("power_limit_watts", device_wide=True)
+_LIMIT = _card("power_limit_watts")
+_PCIE_TX = _card("pcie_tx_bytes_per_second")
+_PCIE_RX = _card("pcie_rx_bytes_per_second")
+_THROTTLE = _card("throttle_reasons")
+_XID = _card("xid_code")
+_PREFIX = "DCGM_FI_"
 
-_FIELDS: Mapping[str, Field] = {
-    "DCGM_FI_DEV_GPU_UTIL": _GPU_UTIL,
-    "DCGM_FI_DEV_GPU_UTIL_RATIO": _GPU_UTIL,
-    "DCGM_FI_DEV_MEM_COPY_UTIL": _MEM_COPY_UTIL,
-    "DCGM_FI_DEV_ENC_UTIL": _ENC_UTIL,
-    "DCGM_FI_DEV_DEC_UTIL": _DEC_UTIL,
-    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": _GR_ENGINE,
-    "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO": _GR_ENGINE,
-    "DCGM_FI_PROF_SM_ACTIVE": _SM,
-    "DCGM_FI_PROF_SM_UTIL_RATIO": _SM,
-    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": _TENSOR,
-    "DCGM_FI_PROF_TENSOR_UTIL_RATIO": _TENSOR,
-    "DCGM_FI_PROF_DRAM_ACTIVE": _DRAM,
-    "DCGM_FI_PROF_DRAM_UTIL_RATIO": _DRAM,
-    "DCGM_FI_PROF_PCIE_TX_BYTES": _field("pcie_tx_bytes_per_second", device_wide=True),
-    "DCGM_FI_PROF_PCIE_RX_BYTES": _field("pcie_rx_bytes_per_second", device_wide=True),
-    "DCGM_FI_PROF_NVLINK_TX_BYTES": _field(NVLINK_TX, device_wide=True),
-    "DCGM_FI_PROF_NVLINK_RX_BYTES": _field(NVLINK_RX, device_wide=True),
-    "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": _field("nvlink_bytes_per_second", times=1e6, device_wide=True),
-    "DCGM_FI_DEV_NVLINK_THROUGHPUT_TOTAL": _field("nvlink_bytes_per_second", times=1e6, device_wide=True),
-    "DCGM_FI_DEV_FB_USED": _FB_USED,
-    "DCGM_FI_DEV_FB_FREE": _FB_FREE,
-    "DCGM_FI_DEV_FB_RESERVED": _field("fb_reserved_bytes", times=MIB),
-    "DCGM_FI_DEV_FB_TOTAL": _field("fb_total_bytes", times=MIB),
-    "DCGM_FI_DEV_POWER_USAGE": _POWER,
-    "DCGM_FI_DEV_BOARD_POWER_WATTS": _POWER,
-    "DCGM_FI_DEV_ENFORCED_POWER_LIMIT": _LIMIT,
-    "DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS": _LIMIT,
-    "DCGM_FI_DEV_POWER_MGMT_LIMIT": dataclasses.replace(_LIMIT, rank=1),
-    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": _ENERGY,
-    "DCGM_FI_DEV_SM_CLOCK": _SM_CLOCK,
-    "DCGM_FI_DEV_MEM_CLOCK": _MEM_CLOCK,
-    "DCGM_FI_DEV_GPU_TEMP": _GPU_TEMP,
-    "DCGM_FI_DEV_GPU_TEMP_CELSIUS": _GPU_TEMP,
-    "DCGM_FI_DEV_MEMORY_TEMP": _MEMORY_TEMP,
-    "DCGM_FI_DEV_MEMORY_TEMP_CELSIUS": _MEMORY_TEMP,
-    "DCGM_FI_DEV_XID_ERRORS": _XID,
-    "DCGM_FI_DEV_XID_ERROR": _XID,
-    "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": _THROTTLE,
-    "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": _THROTTLE,
-    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": _ECC,
-    # dcgm-exporter 1.x
-    "DCGM_GPU_UTILIZATION": _GPU_UTIL,
-    "DCGM_MEM_COPY_UTILIZATION": _MEM_COPY_UTIL,
-    "DCGM_ENC_UTILIZATION": _ENC_UTIL,
-    "DCGM_DEC_UTILIZATION": _DEC_UTIL,
-    "DCGM_FB_USED": _FB_USED,
-    "DCGM_FB_FREE": _FB_FREE,
-    "DCGM_POWER_USAGE": _POWER,
-    "DCGM_TOTAL_ENERGY_CONSUMPTION": _ENERGY,
-    "DCGM_SM_CLOCK": _SM_CLOCK,
-    "DCGM_MEMORY_CLOCK": _MEM_CLOCK,
-    "DCGM_GPU_TEMP": _GPU_TEMP,
-    "DCGM_MEMORY_TEMP": _MEMORY_TEMP,
-    "DCGM_XID_ERRORS": _XID,
-    # the exporter that Slurm sites run beside DCGM: percent, and a 0-1 share in spite of its name
-    "NVIDIA_GPU_DUTY_CYCLE": _GPU_UTIL,
-    "NVIDIA_GPU_GRAPHICS_UTIL_PERCENT": _GR_ENGINE,
-    "NVIDIA_GPU_SM_UTIL_PERCENT": _SM,
+_BY_NUMBER: Mapping[int, tuple[Field, str]] = {
+    100: (_card("sm_clock_hertz", times=1e6), "DEV_SM_CLOCK DCGM_SM_CLOCK"),
+    101: (_card("mem_clock_hertz", times=1e6), "DEV_MEM_CLOCK DCGM_MEMORY_CLOCK"),
+    112: (_THROTTLE, "DEV_CLOCKS_EVENT_REASONS DEV_CLOCK_THROTTLE_REASONS DCGM_CLOCK_THROTTLE_REASONS"),
+    140: (_card("memory_temp_celsius"), "DEV_MEMORY_TEMP_CELSIUS DEV_MEMORY_TEMP DCGM_MEMORY_TEMP"),
+    150: (_card("gpu_temp_celsius"), "DEV_GPU_TEMP_CELSIUS DEV_GPU_TEMP DCGM_GPU_TEMP"),
+    155: (_card("power_watts"), "DEV_BOARD_POWER_WATTS DEV_POWER_USAGE DCGM_POWER_USAGE"),
+    156: (
+        _card("energy_joules", divided_by=1000),
+        "DEV_TOTAL_ENERGY_CONSUMPTION DCGM_TOTAL_ENERGY_CONSUMPTION",
+    ),
+    157: (_second(_card("power_watts")), "DEV_BOARD_POWER_RAW_WATTS DEV_POWER_USAGE_INSTANT"),
+    160: (_second(_LIMIT), "DEV_BOARD_POWER_LIMIT_REQUESTED_WATTS DEV_POWER_MGMT_LIMIT DCGM_POWER_MGMT_LIMIT"),
+    164: (_LIMIT, "DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS DEV_ENFORCED_POWER_LIMIT DCGM_ENFORCED_POWER_LIMIT"),
+    # Thousands of bytes a second, as NVML says, whatever a counter file calls them.
+    200: (
+        dataclasses.replace(_second(_PCIE_TX), times=1000.0),
+        "DEV_PCIE_TX_THROUGHPUT DCGM_PCIE_TX_THROUGHPUT",
+    ),
+    201: (
+        dataclasses.replace(_second(_PCIE_RX), times=1000.0),
+        "DEV_PCIE_RX_THROUGHPUT DCGM_PCIE_RX_THROUGHPUT",
+    ),
+    202: (_card("pcie_replay_count"), "DEV_PCIE_REPLAY_TOTAL DEV_PCIE_REPLAY_COUNTER DCGM_PCIE_REPLAY_COUNTER"),
+    203: (_percent("gpu_util_ratio"), "DEV_GPU_UTIL_RATIO DEV_GPU_UTIL DCGM_GPU_UTILIZATION"),
+    204: (_percent("mem_copy_util_ratio"), "DEV_MEM_COPY_UTIL DCGM_MEM_COPY_UTILIZATION"),
+    206: (_percent("enc_util_ratio"), "DEV_ENC_UTIL DCGM_ENC_UTILIZATION"),
+    207: (_percent("dec_util_ratio"), "DEV_DEC_UTIL DCGM_DEC_UTILIZATION"),
+    # The gauge keeps the last error for ever, so that what was counted lately says more.
+    230: (_second(_XID), "DEV_XID_ERROR DEV_XID_ERRORS DCGM_XID_ERRORS"),
+    250: (_field("fb_total_bytes", times=MIB), "DEV_FB_TOTAL DCGM_FB_TOTAL"),
+    251: (_field(FB_FREE, times=MIB), "DEV_FB_FREE DCGM_FB_FREE"),
+    252: (_field("fb_used_bytes", times=MIB), "DEV_FB_USED DCGM_FB_USED"),
+    253: (_field("fb_reserved_bytes", times=MIB), "DEV_FB_RESERVED DCGM_FB_RESERVED"),
+    311: (_card("ecc_uncorrected_count"), "DEV_ECC_DBE_VOL_TOTAL DCGM_ECC_DBE_VOLATILE_TOTAL"),
+    393: (
+        _card("row_remap_uncorrectable_count"),
+        "DEV_ROW_REMAP_UNCORRECTABLE_TOTAL DEV_UNCORRECTABLE_REMAPPED_ROWS DCGM_UNCORRECTABLE_REMAPPED_ROWS",
+    ),
+    394: (
+        _card("row_remap_correctable_count"),
+        "DEV_ROW_REMAP_CORRECTABLE_TOTAL DEV_CORRECTABLE_REMAPPED_ROWS DCGM_CORRECTABLE_REMAPPED_ROWS",
+    ),
+    395: (_card("row_remap_failure"), "DEV_ROW_REMAP_FAILED DEV_ROW_REMAP_FAILURE DCGM_ROW_REMAP_FAILURE"),
+    449: (
+        _card("nvlink_bytes_per_second", times=1e6),
+        "DEV_NVLINK_THROUGHPUT_TOTAL DEV_NVLINK_BANDWIDTH_TOTAL DCGM_NVLINK_BANDWIDTH_TOTAL",
+    ),
+    1001: (_profiled("gr_engine_active_ratio"), "PROF_GR_ENGINE_UTIL_RATIO PROF_GR_ENGINE_ACTIVE"),
+    1002: (_profiled("sm_active_ratio"), "PROF_SM_UTIL_RATIO PROF_SM_ACTIVE"),
+    1003: (_profiled("sm_occupancy_ratio"), "PROF_SM_OCCUPANCY_RATIO PROF_SM_OCCUPANCY"),
+    1004: (_profiled("tensor_active_ratio"), "PROF_TENSOR_UTIL_RATIO PROF_PIPE_TENSOR_ACTIVE"),
+    1005: (_profiled("dram_active_ratio"), "PROF_DRAM_UTIL_RATIO PROF_DRAM_ACTIVE"),
+    1006: (_profiled("fp64_active_ratio"), "PROF_FP64_UTIL_RATIO PROF_PIPE_FP64_ACTIVE"),
+    1007: (_profiled("fp32_active_ratio"), "PROF_FP32_UTIL_RATIO PROF_PIPE_FP32_ACTIVE"),
+    1008: (_profiled("fp16_active_ratio"), "PROF_FP16_UTIL_RATIO PROF_PIPE_FP16_ACTIVE"),
+    1009: (_PCIE_TX, "PROF_PCIE_TX_BYTES"),
+    1010: (_PCIE_RX, "PROF_PCIE_RX_BYTES"),
+    1011: (_card(NVLINK_TX), "PROF_NVLINK_TX_BYTES"),
+    1012: (_card(NVLINK_RX), "PROF_NVLINK_RX_BYTES"),
 }
+"""By field number: the field, and its names, newest first; all but those of exporter 1.x without `DCGM_FI_`."""
+
+_WITHOUT_NUMBER: Mapping[str, Field] = {
+    # Counted by the exporter over a sliding window: gauges, whatever their type says.
+    "DCGM_EXP_XID_ERRORS_COUNT": dataclasses.replace(_XID, label="xid"),
+    "DCGM_EXP_CLOCK_EVENTS_COUNT": dataclasses.replace(_second(_THROTTLE), label="clock_event", is_mask=True),
+    # the exporter that Slurm sites run beside DCGM: percent, and a 0-1 share in spite of its name
+    "NVIDIA_GPU_DUTY_CYCLE": _percent("gpu_util_ratio"),
+    "NVIDIA_GPU_GRAPHICS_UTIL_PERCENT": _profiled("gr_engine_active_ratio"),
+    "NVIDIA_GPU_SM_UTIL_PERCENT": _profiled("sm_active_ratio"),
+}
+
+CLOCK_EVENTS: Mapping[str, int] = {
+    "gpu_idle": 0x1,
+    "clocks_setting": 0x2,
+    "power_cap": 0x4,
+    "sw_power_cap": 0x4,
+    "hw_slowdown": 0x8,
+    "sync_boost": 0x10,
+    "sw_thermal": 0x20,
+    "hw_thermal": 0x40,
+    "hw_power_brake": 0x80,
+    "display_clocks": 0x100,
+}
+"""The exporter's words for reasons why clocks are low, as NVML's bits."""
+
+
+def _names() -> tuple[dict[str, Field], dict[str, str]]:
+    fields, renamed = {}, {}
+    for field, words in _BY_NUMBER.values():
+        newest, *older = (word if word.startswith("DCGM_") else _PREFIX + word for word in words.split())
+        fields[newest] = field
+        for name in older:
+            fields[name], renamed[name] = field, newest
+    fields |= _WITHOUT_NUMBER
+    return {name: dataclasses.replace(field, index=at) for at, (name, field) in enumerate(fields.items(), 1)}, renamed
+
+
+_FIELDS, _renamed = _names()
+RENAMED: Mapping[str, str] = MappingProxyType(_renamed)
+"""Deprecated names and what DCGM calls the same field now."""
+
+_TRUE_RATIO = dataclasses.replace(_FIELDS["DCGM_FI_DEV_GPU_UTIL_RATIO"], divided_by=1.0, index=len(_FIELDS) + 1)
+FIELDS = (Field(""), *_FIELDS.values(), _TRUE_RATIO)
+"""Every field at its `index`. The first one stands for series that only prove that their device is there."""
 
 
 def is_device_metric(name: str) -> bool:
@@ -157,5 +209,5 @@ def field_named(name: str, *, gpu_util_ratio_unit: str = "percent") -> Field | N
     """The field that metric `name` measures, or None. Old namespaces write the names in lower case."""
     upper = name.upper()
     if upper == "DCGM_FI_DEV_GPU_UTIL_RATIO" and gpu_util_ratio_unit == "ratio":
-        return dataclasses.replace(_GPU_UTIL, divided_by=1.0)
+        return _TRUE_RATIO
     return _FIELDS.get(upper)

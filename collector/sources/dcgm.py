@@ -1,26 +1,24 @@
 """NVIDIA dcgm-exporter: one endpoint is one source.
 
 A page becomes one reading for each card and each MIG slice, one holding for each pod seen on one, and one
-`SourceRead` for each node. Shares: a pod holds 1/n of what it sits on, n being the pods seen there (time-slicing
-divides a card, and the exporter does not say how); a slice weighs its compute slices. A slice whose profile or model
-is unknown gets readings and no holdings, because nothing says how much of the card it is.
+`SourceRead` for each node. What is wrong with the page is said in `quality_event` rows.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from urllib.parse import urlsplit
 
 import httpx
 
-from collector.bounds import WHOLE_COLUMNS
-from collector.dcgm.devices import Device, fold, settle
-from collector.dcgm.labels import DeviceSeries, SeriesReader
-from collector.exposition import MAX_SERIES, ExpositionParser
+from collector.dcgm.assemble import Options, assemble
+from collector.dcgm.labels import HOLDER_LABELS, DeviceSeries, SeriesReader
+from collector.exposition import MAX_SERIES, ColumnPage, ExpositionParser
 from gpuledger.errors import SourceError, SourceTimeout
-from gpuledger.model import Holding, QualityFlag, Reading, SourceRead, slice_share
+from gpuledger.model import Holding, QualityEvent, Reading, SourceRead
 from gpuledger.ports import Observation
 
 SOURCE = "dcgm"
@@ -41,12 +39,15 @@ class Target:
         max_series: int = MAX_SERIES,
         gpu_util_ratio_unit: str = "percent",
     ) -> None:
+        self.name = node or fallback_node
         self.node = node
         self.fallback_node = fallback_node
         self.interval_seconds = interval_seconds
         self.max_skew_seconds = max_skew_seconds
         self.series = SeriesReader(gpu_util_ratio_unit=gpu_util_ratio_unit)
-        self.parser: ExpositionParser[DeviceSeries] = ExpositionParser(self.series.read, max_series=max_series)
+        self.parser: ExpositionParser[DeviceSeries] = ExpositionParser(
+            self.series.read, max_series=max_series, spare_labels=HOLDER_LABELS
+        )
         self.uncached_series = 0
         self._seen_nodes: tuple[str, ...] = ()
 
@@ -57,7 +58,50 @@ class Target:
 
     def remember(self, nodes: Sequence[str]) -> None:
         """Note which nodes a page spoke for."""
-        self._seen_nodes = tuple(nodes) or self._seen_nodes
+        self._seen_nodes = tuple(dict.fromkeys(nodes)) or self._seen_nodes
+
+    def options(self, now: datetime) -> Options:
+        """How the samples of a page scraped at `now` are to be understood."""
+        return Options(
+            now=now,
+            source=SOURCE,
+            interval_seconds=self.interval_seconds,
+            node=self.node,
+            fallback_node=self.fallback_node,
+            max_skew_seconds=self.max_skew_seconds,
+            holder=self.series.holder,
+        )
+
+    def read(self, node: str, now: datetime) -> SourceRead:
+        """That `node` was read at `now`, and showed no card."""
+        return SourceRead(
+            ts=now,
+            node=node,
+            source=SOURCE,
+            scope="device",
+            ok=True,
+            interval_seconds=self.interval_seconds,
+            device_count=0,
+        )
+
+    def events(self, page: ColumnPage[DeviceSeries], now: datetime) -> list[QualityEvent]:
+        """What was wrong with the text of `page`: lines refused, by reason, series beyond the cap, labels and names."""
+        wrong = [("refused_line", reason, count) for reason, count in sorted(page.refused.items())]
+        wrong.append(("too_many_series", "lines beyond the cap of remembered series", page.uncached_series))
+        noticed = [
+            QualityEvent(
+                ts=now,
+                source=SOURCE,
+                subject_kind="target",
+                subject=self.name,
+                kind=kind,
+                detail=detail,
+                count=count,
+            )
+            for kind, detail, count in wrong
+            if count
+        ]
+        return noticed + self.series.take_events(now, SOURCE, self.name)
 
 
 def parse(page: bytes, now: datetime, target: Target | None = None) -> Observation:
@@ -67,115 +111,30 @@ def parse(page: bytes, now: datetime, target: Target | None = None) -> Observati
     without cards.
     """
     target = target or Target()
-    parsed = target.parser.parse(page)
+    parsed = target.parser.parse_columns(page)
     target.uncached_series = parsed.uncached_series
-    if parsed.skipped_lines and not parsed.samples:
+    if parsed.skipped_lines and not len(parsed.samples):
         return failure(target, now, f"no device on the page and {parsed.skipped_lines} lines that are no samples")
-    devices = fold(parsed.samples, now, max_skew_seconds=target.max_skew_seconds, holder=target.series.holder)
-    settle(devices)
-    node_of = _nodes(devices, target)
-    target.remember(tuple(dict.fromkeys(node_of.values())))
-    sliced = {(device.gpu_uuid, device.at) for device in devices if device.slice_id}
+    made = assemble(parsed.samples, target.options(now))
+    reads = [SourceRead(**row) for row in made.reads.to_pylist()]
+    target.remember([read.node for read in reads])
+    reads = reads or [target.read(node, now) for node in target.nodes]
+    # A bad line belongs to no node, so that the first one of the page carries them all.
+    reads[0] = dataclasses.replace(reads[0], skipped_lines=parsed.skipped_lines)
+    events = [QualityEvent(**row) for row in made.events.to_pylist()] + target.events(parsed, now)
     return Observation(
-        reads=_reads(devices, node_of, target, now=now, skipped_lines=parsed.skipped_lines),
-        readings=tuple(_reading(device, node_of[device.gpu_uuid], target, now) for device in devices),
-        holdings=tuple(
-            holding
-            for device in devices
-            if device.slice_id or (device.gpu_uuid, device.at) not in sliced
-            for holding in _holdings(device, node_of[device.gpu_uuid], target)
-        ),
+        reads=tuple(reads),
+        readings=tuple(Reading(**row) for row in made.readings.to_pylist()),
+        holdings=tuple(Holding(**row) for row in made.holdings.to_pylist()),
+        others={"quality_event": tuple(events)} if events else {},
     )
-
-
-def _nodes(devices: list[Device], target: Target) -> dict[str, str]:
-    """Each card's node: the configured one, else what any of its series says, else the fallback."""
-    nodes: dict[str, str] = {}
-    for device in devices:
-        if device.gpu_uuid not in nodes or nodes[device.gpu_uuid] == target.fallback_node:
-            nodes[device.gpu_uuid] = target.node or device.node or target.fallback_node
-    return nodes
-
-
-def _reads(
-    devices: list[Device], node_of: dict[str, str], target: Target, *, now: datetime, skipped_lines: int
-) -> tuple[SourceRead, ...]:
-    seen: dict[tuple[str, datetime], set[str]] = {}
-    for device in devices:
-        cards = seen.setdefault((node_of[device.gpu_uuid], device.at), set())
-        if not device.gpu_uuid.startswith("MIG-"):
-            cards.add(device.gpu_uuid)
-    if not seen:
-        seen = {(node, now): set() for node in target.nodes}
-    return tuple(
-        SourceRead(
-            ts=at,
-            node=node,
-            source=SOURCE,
-            scope="device",
-            ok=True,
-            interval_seconds=target.interval_seconds,
-            device_count=len(cards),
-            # A bad line belongs to no node, so that the first one of the page carries them all.
-            skipped_lines=0 if position else skipped_lines,
-        )
-        for position, ((node, at), cards) in enumerate(seen.items())
-    )
-
-
-def _reading(device: Device, node: str, target: Target, now: datetime) -> Reading:
-    flags = QualityFlag.VALUE_REJECTED if device.rejected else 0
-    flags |= QualityFlag.PROFILING_CONTRADICTED if device.is_contradicted else 0
-    flags |= QualityFlag.DUPLICATE_COPIES if device.has_copies else 0
-    measured = {name: int(value) if name in WHOLE_COLUMNS else value for name, value in device.values.items()}
-    return Reading(
-        ts=device.at,
-        node=node,
-        gpu_uuid=device.gpu_uuid,
-        slice_id=device.slice_id,
-        source=SOURCE,
-        seen_at=now,
-        interval_seconds=target.interval_seconds,
-        model=device.model,
-        slice_profile=device.slice_profile,
-        invalid_count=len(device.rejected),
-        quality_flags=flags,
-        **measured,  # type: ignore[arg-type]  # columns come from the field table, which is checked against Reading
-    )
-
-
-def _holdings(device: Device, node: str, target: Target) -> Iterator[Holding]:
-    weight = slice_share(device.model, device.slice_profile) if device.slice_id else 1.0
-    if weight is None:
-        return
-    for pod in device.pods.values():
-        yield Holding(
-            ts=device.at,
-            node=node,
-            gpu_uuid=device.gpu_uuid,
-            slice_id=device.slice_id,
-            namespace=pod.namespace,
-            pod=pod.name,
-            container=pod.container or None,
-            source=SOURCE,
-            share=weight / len(device.pods),
-            interval_seconds=target.interval_seconds,
-        )
 
 
 def failure(target: Target, now: datetime, error: str) -> Observation:
     """The observation of a read that failed, for each node that the target speaks for."""
     return Observation(
         reads=tuple(
-            SourceRead(
-                ts=now,
-                node=node,
-                source=SOURCE,
-                scope="device",
-                ok=False,
-                interval_seconds=target.interval_seconds,
-                error=error,
-            )
+            dataclasses.replace(target.read(node, now), ok=False, device_count=None, error=error)
             for node in target.nodes
         )
     )
@@ -210,6 +169,7 @@ class DcgmSource:
             interval_seconds=interval_seconds,
             gpu_util_ratio_unit=gpu_util_ratio_unit,
         )
+        self._target.name = self.name
 
     @property
     def counts(self) -> dict[str, int]:

@@ -76,3 +76,5 @@ class QualityFlag:
     """The page gave one device several times (time-slicing, HPC jobs, replicas); one copy was kept."""
     PARTIAL = 8
     """Some metrics of the device could not be read in this pass."""
+    RATIO_CLAMPED = 16
+    """A slice's profiling ratio lay a little above 1 and was taken for 1."""

@@ -162,7 +162,7 @@ def test_060_percent_and_ratio_are_45_percent_each(problem):
     busy = [r.gr_engine_active_ratio if r.gpu_util_ratio is None else r.gpu_util_ratio for r in observation.readings]
     assert busy == [0.45, 0.45, 0.45]
     assert observation.reads[0].device_count == 2
-    assert [reading.slice_id for reading in observation.readings] == ["", "MIG-u-1", ""]
+    assert [reading.slice_id for reading in observation.readings] == ["", "", "MIG-u-1"]
 
 
 def test_064_reserved_memory_is_not_the_workloads(shared):

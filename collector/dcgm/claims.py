@@ -1,0 +1,89 @@
+"""Who was seen on each card and slice, and with which share of the card.
+
+A pod holds 1/n of what it sits on, n being the pods seen there (time-slicing divides a card, and the exporter does
+not say how); a slice weighs its compute slices. A slice whose profile or model is unknown is held by nobody, because
+nothing says how much of the card it is. A card in slices is held through them.
+
+Two pods on one card whose labels do not say that they share it are a double claim. They get half each, so that no
+GPU-hour is counted twice, and it is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from collector.dcgm.codes import NONE, Flags, Floats, Numbers, factor, smallest
+from collector.dcgm.labels import Pod, Subject
+from collector.dcgm.sighted import Sighted
+
+_NAMED_CLAIMANTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One entry a pod on a row: the row, which of `pods`, which of `containers` (or NONE), and the share."""
+
+    pods: list[tuple[str, str]]
+    containers: list[str]
+    row: Numbers
+    pod: Numbers
+    container: Numbers
+    share: Floats
+
+
+def held(seen: Sighted, holder: Callable[[Subject], Pod | None], row_weight: Floats) -> Held:
+    """The pods on each row; `row_weight` is the share of the card that the row is, NaN where nobody knows."""
+    holders = [holder(subject) for subject in seen.subjects]
+    pods, subject_pod = factor([pod and (pod.namespace, pod.name) for pod in holders])
+    containers, subject_container = factor([(pod and pod.container) or None for pod in holders])
+    is_whole_card = (seen.row_slice == 0) & seen.is_group_sliced[seen.row_group]
+    can_be_held = ~is_whole_card & ~np.isnan(row_weight)
+    sightings = np.flatnonzero((subject_pod != NONE)[seen.sighting_subject] & can_be_held[seen.sighting_row])
+    subjects, rows = seen.sighting_subject[sightings], seen.sighting_row[sightings]
+    keys, positions = np.unique(rows * max(1, len(pods)) + subject_pod[subjects], return_inverse=True)
+    row, pod = np.divmod(keys, max(1, len(pods)))
+    return Held(
+        pods=pods,
+        containers=containers,
+        row=row,
+        pod=pod,
+        container=smallest(positions, subject_container[subjects], len(keys)),
+        share=row_weight[row] / np.bincount(row, minlength=len(row_weight))[row],
+    )
+
+
+def double_claims(seen: Sighted, holder: Callable[[Subject], Pod | None]) -> list[tuple[int, str, int]]:
+    """(row, who claims it, how many) for each row that several pods claim for themselves alone."""
+    claims = [_claim(subject, holder(subject)) for subject in seen.subjects]
+    names, subject_claim = factor(claims)
+    is_claimed = (subject_claim != NONE)[seen.sighting_subject]
+    rows, claimed = seen.sighting_row[is_claimed], subject_claim[seen.sighting_subject[is_claimed]]
+    keys = np.unique(rows * max(1, len(names)) + claimed)
+    row, claim = np.divmod(keys, max(1, len(names)))
+    is_contested = _is_contested(seen, row)
+    found: dict[int, list[str]] = {}
+    for at, name in zip(row[is_contested].tolist(), claim[is_contested].tolist(), strict=True):
+        found.setdefault(at, []).append(names[name])
+    return [(at, _list(claimants), len(claimants)) for at, claimants in found.items()]
+
+
+def _claim(subject: Subject, pod: Pod | None) -> str | None:
+    """What claims the device for itself; None where the labels say that it is shared."""
+    if pod is None or subject.is_shared:
+        return None
+    return f"claim {subject.claim}" if subject.claim else f"{pod.namespace}/{pod.name}"
+
+
+def _is_contested(seen: Sighted, row: Numbers) -> Flags:
+    is_whole_card = (seen.row_slice == 0) & seen.is_group_sliced[seen.row_group]
+    claimants = np.bincount(row, minlength=len(seen.row_gpu))
+    is_contested: Flags = (claimants[row] > 1) & ~is_whole_card[row]
+    return is_contested
+
+
+def _list(names: list[str]) -> str:
+    rest = len(names) - _NAMED_CLAIMANTS
+    return ", ".join(names[:_NAMED_CLAIMANTS]) + (f" and {rest} more" if rest > 0 else "")
