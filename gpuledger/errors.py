@@ -7,6 +7,7 @@ GpuledgerError
 |   +-- TooLarge           more bytes than may be taken in, as sent or as unpacked
 +-- SourceError            a source of readings did not answer or answered nonsense
 |   +-- SourceTimeout      it did not answer within its deadline
++-- Overloaded             too many requests wait; the same one may be sent again
 +-- ServiceUnavailable     the service could not be reached or said "try again"
 +-- WarehouseError
 |   +-- WarehouseBusy      another process holds the warehouse file
@@ -66,6 +67,10 @@ class SourceError(GpuledgerError):
 
 class SourceTimeout(SourceError):
     """A source did not answer within its deadline."""
+
+
+class Overloaded(GpuledgerError):
+    """Too many requests wait already; nothing of this one was kept, and it may be sent again."""
 
 
 class ServiceUnavailable(GpuledgerError):

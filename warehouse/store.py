@@ -19,7 +19,7 @@ from gpuledger.clock import Clock, SystemClock
 from gpuledger.config import Settings
 from gpuledger.errors import BadInput, QueryRefused, WarehouseBusy, WarehouseError
 from gpuledger.model import GPU_MODELS, RECORDS, Finding, Window
-from warehouse import ingest, ledger, queries, validation
+from warehouse import ingest, ledger, quality, queries, validation
 from warehouse.ledger import LedgerBuild
 from warehouse.schema import migrate
 
@@ -91,6 +91,15 @@ class Warehouse:
             except duckdb.Error as error:
                 raise WarehouseError(f"could not write: {error}") from error
 
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A cursor that reads what is committed, whoever writes meanwhile."""
+        try:
+            with contextlib.closing(self._connection.cursor()) as cursor:
+                yield cursor
+        except duckdb.Error as error:
+            raise WarehouseError(f"could not read: {error}") from error
+
     def query(self, name: str, /, **parameters: Any) -> pa.Table:
         """The rows of named query `name` as Arrow. Raises QueryRefused for an unknown query or wrong parameters."""
         query = queries.find(name)
@@ -147,6 +156,7 @@ class Warehouse:
                 with self.writing() as cursor:  # a turn for each day: batches come in between
                     ledger.refresh_inventory(cursor)
                     spans += ledger.build_day(cursor, day, final_before_at, horizon)
+                    quality.build(cursor, day.from_at, min(day.to_at, horizon))
         with self.writing() as cursor:
             ledger.compare_inventory(cursor, min(hours.to_at, horizon))
             cursor.execute(

@@ -13,15 +13,19 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from gpuledger import __version__
-from gpuledger.app import parameters
+from gpuledger.app import parameters, remote_write
+from gpuledger.app.bodies import read_body
 from gpuledger.app.encoding import ARROW_STREAM, from_arrow_stream, to_arrow_stream, to_json
 from gpuledger.app.service import Service
-from gpuledger.errors import BadInput, ConfigError, GpuledgerError, QueryRefused, RuleError, TooLarge
+from gpuledger.errors import BadInput, ConfigError, GpuledgerError, Overloaded, QueryRefused, RuleError, TooLarge
 from gpuledger.registry import RECOMMENDERS, RULES
 from warehouse import queries
 
 OPEN_PATHS = ("/healthz", "/readyz", "/metrics")
 """What needs no token."""
+
+RETRY_AFTER_SECONDS = "5"
+"""When a sender may try again what could not be taken in now."""
 
 RESERVED = ("from", "to", "save", "tenant")
 
@@ -47,25 +51,18 @@ async def _body(request: Request, limit: int) -> bytes:
     """The request's body, read no further than `limit` bytes."""
     if request.headers.get("content-encoding", "identity") != "identity":
         raise BadInput("Content-Encoding", "compressed bodies are not accepted; Arrow IPC compresses its own buffers")
-    declared = request.headers.get("content-length", "0")
-    if declared.isdigit() and int(declared) > limit:
-        raise TooLarge("body", limit)
-    parts, held = [], 0
-    async for part in request.stream():
-        held += len(part)
-        if held > limit:
-            raise TooLarge("body", limit)
-        parts.append(part)
-    return b"".join(parts)
+    return await read_body(request, limit)
 
 
 def _status(error: GpuledgerError) -> int:
     if isinstance(error, TooLarge):
         return 413
     if isinstance(error, BadInput):
-        return 415 if error.field == "Content-Encoding" else 400
+        return 415 if error.field in ("Content-Encoding", "Content-Type") else 400
     if isinstance(error, QueryRefused | ConfigError):
         return 404 if str(error).startswith("no ") else 400
+    if isinstance(error, Overloaded):
+        return 429
     return 500 if isinstance(error, RuleError) else 503
 
 
@@ -74,9 +71,13 @@ async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, GpuledgerError)
     service, status = _service(request), _status(error)
     field, reason = _field(request, error, status), error.reason if isinstance(error, BadInput) else str(error)
+    path = getattr(request.scope.get("route"), "path", "unknown")
     if status < 500:
-        service.metrics.refuse(getattr(request.scope.get("route"), "path", "unknown"), field)
-    return Json({"field": field, "reason": reason}, status)
+        service.metrics.refuse(path, field)
+    if status == 413:
+        service.metrics.rejected_too_large.labels(path).inc()
+    headers = {"Retry-After": RETRY_AFTER_SECONDS} if status in (429, 503) else None
+    return Json({"field": field, "reason": reason}, status, headers=headers)
 
 
 def _field(request: Request, error: GpuledgerError, status: int) -> str:
@@ -119,6 +120,7 @@ def create_app(service: Service) -> FastAPI:
 
     _health_routes(app)
     _ingest_routes(app)
+    remote_write.register(app)
     _read_routes(app)
     _stored_routes(app)
     _judge_routes(app)

@@ -24,6 +24,10 @@ BACKFILL_QUIET = timedelta(seconds=30)
 """Closed hours are rebuilt when no late reading came for this long: a back-fill is not rebuilt at each batch."""
 
 
+PRUNE_SECONDS = 300
+"""How often remote-write samples that are rows by now are forgotten."""
+
+
 class Jobs:
     """The service's clockwork."""
 
@@ -35,6 +39,8 @@ class Jobs:
         )
         settings = service.settings
         every: dict[str, tuple[Callable[[], None], float]] = {
+            "assemble": (self.assemble, settings.assemble_every_seconds),
+            "prune": (service.assembling.prune, PRUNE_SECONDS),
             "ledger": (self.build_open_hours, settings.ledger_every_seconds),
             "rules": (self.run_rules, settings.rules_every_seconds),
             "report": (self.write_reports, 3600),
@@ -69,6 +75,10 @@ class Jobs:
         """Say "alive" where others listen: a series that moves, and a signed webhook where one is set."""
         self._service.metrics.heartbeat.set(self._service.clock.now().timestamp())
         self._mailer.beat()
+
+    def assemble(self) -> None:
+        """Make readings of what remote write left."""
+        self._service.assemble()
 
     def build_open_hours(self) -> None:
         """Rebuild provisional hours up to now, and closed ones that late readings touched.

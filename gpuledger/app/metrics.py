@@ -23,6 +23,12 @@ class ServiceMetrics:
         self.bad_requests = Counter(
             "gpuledger_bad_requests", "Requests refused", ["endpoint", "field"], registry=self.registry
         )
+        self.rejected_too_large = Counter(
+            "gpuledger_rejected_too_large", "Requests with too large a body", ["endpoint"], registry=self.registry
+        )
+        self.remote_samples = Counter(
+            "gpuledger_remote_write_samples", "Remote-write samples", ["outcome", "reason"], registry=self.registry
+        )
         self.ledger_seconds = Histogram(
             "gpuledger_ledger_build_seconds", "Time to rebuild open hours", registry=self.registry
         )
@@ -51,7 +57,17 @@ class ServiceMetrics:
 
 _FIELDS = frozenset(
     (
-        *("Authorization", "Content-Encoding", "body", "path", "method", "parameters", "batch_id"),
+        *(
+            "Authorization",
+            "Content-Encoding",
+            "Content-Type",
+            "body",
+            "timeseries",
+            "path",
+            "method",
+            "parameters",
+            "batch_id",
+        ),
         *("record", "name", "rule", "kind", "report", "finding_id", "status", "by", "note"),
         *("from", "to", "tenant", "language", *READERS),
         *(column for record in RECORDS for column in arrow_schema(record).names),

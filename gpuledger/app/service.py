@@ -13,9 +13,11 @@ from typing import Any
 import pyarrow as pa
 import structlog
 
+from gpuledger.app.assembling import Assembling
 from gpuledger.app.dirt import Dirt
 from gpuledger.app.metrics import ServiceMetrics
 from gpuledger.app.parameters import window as read_window
+from gpuledger.app.receiving import Receiver
 from gpuledger.clock import Clock, SystemClock
 from gpuledger.config import Settings
 from gpuledger.errors import BadInput, GpuledgerError, RuleError
@@ -23,6 +25,7 @@ from gpuledger.model import Finding, Recommendation, Window
 from gpuledger.registry import REPORTS, RULES, resolve
 from warehouse import IngestResult, Warehouse
 from warehouse.ledger import AUDITS, LedgerBuild
+from warehouse.samples import SampleStore
 from warehouse.state import StateStore
 
 log = structlog.get_logger("gpuledger.service")
@@ -46,6 +49,9 @@ class Service:
         self.metrics = ServiceMetrics()
         self._building = threading.Lock()
         self.dirt = Dirt(timedelta(minutes=settings.lateness_minutes))
+        self.samples = SampleStore(warehouse, settings, self.clock)
+        self.assembling = Assembling(self.samples, self.dirt, self.clock)
+        self.receiver = Receiver(self.samples, settings, self.clock, self.metrics)
         self._remember_unbuilt()
         self._saving = threading.Lock()
 
@@ -64,6 +70,7 @@ class Service:
 
     def close(self) -> None:
         """Checkpoint and let go of both stores."""
+        self.receiver.close()
         self.warehouse.close()
         self.state.close()
 
@@ -83,6 +90,11 @@ class Service:
             if result.earliest_at is not None:
                 self.dirt.add(result.earliest_at, self.clock.now())
         return result
+
+    def assemble(self) -> int:
+        """Make readings of the remote-write samples that wait, and write down what was wrong with others."""
+        self.samples.note_events(self.receiver.events(self.clock.now()))
+        return self.assembling.run()
 
     def evidence(self) -> Window | None:
         """The span of time that records speak of, up to now; None for an empty warehouse."""
@@ -122,6 +134,7 @@ class Service:
 
         One build at a time; others wait.
         """
+        self.assemble()
         since = self.query("known_since").to_pylist()[0]["from_at"]
         if since is None or since >= window.to_at:
             return LedgerBuild(window, 0, 0)

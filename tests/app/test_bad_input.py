@@ -21,6 +21,7 @@ from warehouse import queries
 
 GOOD = to_arrow_stream(a_table("reading", a_reading()))
 STATUS = "/v1/findings/{finding_id}/status"
+WRITE = "/api/v1/write"
 
 SPANS = (
     ({"from": "yesterday", "to": "2026-03-02"}, "from"),
@@ -57,6 +58,12 @@ def _status(content: str | bytes, field: str) -> Case:
     return f"POST {STATUS}", "/v1/findings/f0/status", {"content": content}, 400, field
 
 
+def _write(content: bytes, status: int, field: str, **headers: str) -> Case:
+    given = {"content-type": "application/x-protobuf", "content-encoding": "snappy"}
+    given |= {name.replace("_", "-"): value for name, value in headers.items()}
+    return f"POST {WRITE}", WRITE, {"content": content, "headers": given}, status, field
+
+
 def _changed(column: str, values: pa.Array) -> bytes:
     table = a_table("reading", a_reading())
     return to_arrow_stream(table.set_column(table.column_names.index(column), column, values))
@@ -69,6 +76,13 @@ def _two_batches_without_an_end() -> bytes:
         writer.write_table(table)
         writer.write_table(table)
     return bytes(sink.getvalue())[:-8]
+
+
+WRITE_2 = "application/x-protobuf;proto=io.prometheus.write.v2.Request"
+
+
+def _snappy(raw: bytes) -> bytes:
+    return bytes(pa.compress(raw, codec="snappy", asbytes=True))
 
 
 WINDOW = {"from_at": "2026-03-01", "to_at": "2026-03-02"}
@@ -145,6 +159,21 @@ CASES: tuple[Case, ...] = (
     _status('{"status": "resolved", "by": "ann"}', "status"),
     _status('{"status": "exempted", "by": "ann"}', "finding_id"),
     (f"POST {STATUS}", "/v1/findings/f0/status", {"content": b"0" * (2**20 + 1)}, 413, "body"),
+    _write(b"\x00", 415, "Content-Encoding", content_encoding="gzip"),
+    _write(b"\x00", 415, "Content-Encoding", content_encoding=""),
+    _write(b"\x00", 415, "Content-Type", content_type="application/json"),
+    _write(b"\x00", 415, "Content-Type", content_type="application/x-protobuf;proto=io.prometheus.write.v3.Request"),
+    _write(b"", 400, "body"),
+    _write(b"\xff" * 20, 400, "body"),
+    _write(b"\x05", 400, "body"),
+    _write(b"\x08\x04abc", 400, "body"),
+    _write(_snappy(b"\x0a\x05abc"), 400, "body"),
+    _write(_snappy(b"\x0b\x00"), 400, "body"),
+    _write(_snappy(b"\x0a\x03\x12\x09a"), 400, "body"),
+    _write(_snappy(b"\x0a\x00"), 400, "timeseries"),
+    _write(_snappy(b"\x2a\x00"), 400, "body", content_type=WRITE_2),
+    _write(bytes.fromhex("8080808001"), 413, "body"),
+    _write(b"0" * (2**20 + 1), 413, "body"),
 )
 
 TAKES_NOTHING = {
