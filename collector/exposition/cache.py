@@ -56,11 +56,6 @@ class SeriesCache(Generic[Meaning]):
         """The slot of each entry."""
         return self._slot_of[: len(self.known)]
 
-    @property
-    def is_full(self) -> bool:
-        """No entry can be added before the next page."""
-        return len(self.known) >= self.max_series
-
     def add_slot(self, identity: Identity, meaning: Meaning | None) -> int:
         """Remember what a new series means."""
         slot = self.identities[identity] = len(self.meanings)

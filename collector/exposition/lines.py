@@ -13,10 +13,8 @@ NOT_UTF8 = "not UTF-8"
 _PLAIN = re.compile(
     rb'([a-zA-Z_:][a-zA-Z0-9_:]*)\{((?:[a-zA-Z_][a-zA-Z0-9_]*="[^"\\\n]*"(?:,(?=[a-zA-Z_])|(?=\})))*)\}'
 )
-_PLAIN_LABELS = re.compile(rb'(?:[a-zA-Z_][a-zA-Z0-9_]*="[^"\\\n]*"(?:,(?=[a-zA-Z_])|\Z))*')
 _PLAIN_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="([^"]*)"')
 _PLAIN_NAME = re.compile(rb"[a-zA-Z_:][a-zA-Z0-9_:]*")
-_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _BARE_NAME = re.compile(rb"[ \t]*([a-zA-Z_:][a-zA-Z0-9_:]*)[ \t]*")
 _OPEN = re.compile(rb"[ \t]*\{[ \t]*")
 _LABEL = re.compile(
@@ -27,7 +25,7 @@ _COMMA = re.compile(rb",[ \t]*")
 _TAIL = re.compile(rb"[ \t]*([^ \t\r]*)(?:[ \t]+([^ \t\r]+))?[ \t]*\r?")
 _EXEMPLAR = re.compile(rb"[ \t]+#[ \t]*\{")
 _MILLISECONDS = re.compile(rb"(-?\d{1,18})\r?")
-_SECONDS = re.compile(rb"([+-]?[0-9.]+(?:[eE][+-]?\d+)?)\r?")
+_SECONDS = re.compile(rb"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\r?")
 _MAX_SECONDS = 1e15
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPED = {"n": "\n", '"': '"', "\\": "\\"}
@@ -53,29 +51,9 @@ def parse_series(line: bytes) -> tuple[Series, int]:
     return Series(plain[1].decode(), _labels(plain[2])), plain.end()
 
 
-def plain_labels(text: bytes) -> dict[str, str] | None:
-    """The labels of `text`, what stands between the braces, in the form that nearly all pages have; None otherwise."""
-    return _labels(text) if _PLAIN_LABELS.fullmatch(text) else None
-
-
 def plain_name(text: bytes) -> str | None:
     """The metric name `text`, or None when it is none."""
     return text.decode() if _PLAIN_NAME.fullmatch(text) else None
-
-
-def canonical(labels: Mapping[str, str]) -> bytes:
-    """One text for each set of labels, in whatever order and form they were written."""
-    return ",".join(sorted(f'{_label_name(name)}="{_escaped(value)}"' for name, value in labels.items())).encode()
-
-
-def _label_name(name: str) -> str:
-    return name if _LABEL_NAME.fullmatch(name) else f'"{_escaped(name)}"'
-
-
-def _escaped(text: str) -> str:
-    if "\\" in text or '"' in text or "\n" in text:
-        return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return text
 
 
 def _labels(text: bytes) -> dict[str, str]:
@@ -99,7 +77,7 @@ def _parse_any_series(line: bytes) -> tuple[Series, int]:
     position = opening.end()
     quoted = None if name else _QUOTED_NAME.match(line, position)
     if quoted is not None:
-        name, position = _text(quoted[1]), _after_comma(line, quoted.end())
+        name, position = unescaped(quoted[1]), _after_comma(line, quoted.end())
     labels, position = _parse_labels(line, position)
     if not name:
         raise Refused("no metric name")
@@ -112,10 +90,10 @@ def _parse_labels(line: bytes, position: int) -> tuple[dict[str, str], int]:
         label = _LABEL.match(line, position)
         if label is None:
             raise Refused("not a label")
-        key = label[1].decode() if label[1] is not None else _text(label[2])
+        key = label[1].decode() if label[1] is not None else unescaped(label[2])
         if key in labels:
             raise Refused("a label twice")
-        labels[key] = _text(label[3])
+        labels[key] = unescaped(label[3])
         position = _after_comma(line, label.end())
     return labels, position + 1
 
@@ -129,7 +107,8 @@ def _after_comma(line: bytes, position: int) -> int:
     return position
 
 
-def _text(raw: bytes) -> str:
+def unescaped(raw: bytes) -> str:
+    """Text between quotes, its escapes undone. Raises ValueError when it is not UTF-8."""
     text = raw.decode("utf-8")
     if "\\" not in text:
         return text

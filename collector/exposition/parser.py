@@ -8,24 +8,23 @@ device share their labels, which are parsed once for all of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from collector.exposition.cache import Identity, SeriesCache
+from collector.exposition.labels import LabelSet, is_plain, names_of, pattern_of, pieces_of, plain_pieces
 from collector.exposition.lines import (
     NOT_UTF8,
     Refused,
     Series,
-    canonical,
     parse_rest,
     parse_series,
     parse_time,
     parse_value,
-    plain_labels,
     plain_name,
 )
 from collector.samples import NO_TIMESTAMP, Samples
@@ -38,7 +37,7 @@ DUPLICATE = "duplicate series"
 BEYOND_CAP = "series beyond the cap"
 
 _PAGE_TIMES_CAP = 10
-_MAX_TEXTS = 4096
+_MAX_TEXTS = 20_000
 _HASH = ord("#")
 
 
@@ -76,13 +75,6 @@ class ColumnPage(Generic[Meaning]):
         return self.refused.total()
 
 
-class _Labels(NamedTuple):
-    """Labels without the dropped ones, and one text that stands for them."""
-
-    labels: Mapping[str, str]
-    key: bytes
-
-
 @dataclass(slots=True)
 class _Work(Generic[Meaning]):
     """What is known of the page being read: for each sample its entry and the value as written; times where written.
@@ -100,7 +92,8 @@ class _Work(Generic[Meaning]):
     more_slots: list[int] = field(default_factory=list)
     more: list[Meaning | None] = field(default_factory=list)
     more_identities: dict[Identity, int] = field(default_factory=dict)
-    texts: dict[bytes, _Labels] = field(default_factory=dict)
+    beyond: set[bytes] = field(default_factory=set)
+    texts: dict[bytes, LabelSet] = field(default_factory=dict)
     names: dict[bytes, str] = field(default_factory=dict)
 
     def add(self, entry: int, value: bytes, time_ms: int | None) -> None:
@@ -134,8 +127,9 @@ class ExpositionParser(Generic[Meaning]):
     ) -> None:
         self._resolve = resolve
         self._max_line_bytes = max_line_bytes
-        self._drop = frozenset(drop_labels)
-        self._spare = frozenset(spare_labels)
+        self._drop = names_of(drop_labels)
+        self._spare = names_of(spare_labels)
+        self._spare_text = pattern_of(self._spare)
         self._cache: SeriesCache[Meaning] = SeriesCache(max_series)
 
     @property
@@ -202,87 +196,105 @@ class ExpositionParser(Generic[Meaning]):
         except Refused:
             pass  # a known series whose rest is unusual: the whole grammar decides
         try:
-            self._read_new(line, work)
+            self._read_new(line, head, tail, work)
         except ValueError as error:
             work.refused[NOT_UTF8 if isinstance(error, UnicodeDecodeError) else str(error)] += 1
 
-    def _read_new(self, line: bytes, work: _Work[Meaning]) -> None:
-        stripped = line.strip()
-        if not stripped or stripped[0] == _HASH:
-            return
+    def _read_new(self, line: bytes, head: bytes, tail: bytes, work: _Work[Meaning]) -> None:
+        if not tail or line[0] in b" \t\r":
+            stripped = line.strip()
+            if not stripped or stripped[0] == _HASH:
+                return
         if len(line) > self._max_line_bytes:
             raise Refused("line too long")
-        name, labels, end = self._series(line, work)
+        short = self._without_spare(head)
+        if short in work.beyond and is_plain(head[head.find(b"{") + 1 : -1]) and _is_number(tail):
+            work.uncached_series += 1
+            raise Refused(BEYOND_CAP)
+        found = self._plain(head, work)
+        if found is None or not _is_number(tail):
+            self._read_any(line, work)
+            return
+        if short and len(work.beyond) < _PAGE_TIMES_CAP * self._cache.max_series:
+            work.beyond.add(short)
+        work.add(self._entry(head, *found, work), tail, None)
+
+    def _without_spare(self, head: bytes) -> bytes:
+        """Beyond the cap: the series without its spare labels, or empty when it has none in the usual form."""
+        if not self._spare or len(self._cache.known) < self._cache.max_series or head[-1:] != b"}":
+            return b""
+        short = self._spare_text.sub(b"", head)
+        return b"" if len(short) == len(head) else short
+
+    def _plain(self, head: bytes, work: _Work[Meaning]) -> tuple[str, LabelSet] | None:
+        """Name and labels where `head` is a series in the form that nearly all pages have."""
+        opening = head.find(b"{")
+        if opening < 0 or head[-1:] != b"}":
+            return None
+        before, text = head[:opening], head[opening + 1 : -1]
+        name, labels = work.names.get(before), work.texts.get(text)
+        if name is None:
+            name = plain_name(before)
+            if name is None:
+                return None
+            work.names[before] = name
+        if labels is None:
+            pieces = plain_pieces(text)
+            if pieces is None:
+                return None
+            labels = self._labels(pieces, is_plain=True)
+            if len(work.texts) >= _MAX_TEXTS:
+                work.texts.clear()
+            work.texts[text] = labels
+        return name, labels
+
+    def _read_any(self, line: bytes, work: _Work[Meaning]) -> None:
+        """Every legal form."""
+        series, end = parse_series(line)
         value, time_ms, begin = parse_rest(line, end, in_seconds=work.in_seconds)
         # Keyed as the fast path will look it up: all that stands before the value's blank.
         text = line[: max(end, begin - 1)]
         entry = self._cache.known.get(text)
         if entry is None:
-            entry = self._beyond(name, labels, work) if self._cache.is_full else self._remember(text, name, labels)
+            entry = self._entry(text, series.name, self._labels(pieces_of(series.labels), is_plain=False), work)
         work.add(entry, value, time_ms)
 
-    def _series(self, line: bytes, work: _Work[Meaning]) -> tuple[str, _Labels, int]:
-        """The metric name, the labels, and where the series ends."""
-        opening, closing = line.find(b"{"), line.rfind(b"}")
-        text = line[opening + 1 : closing]
-        name = work.names.get(line[:opening]) if 0 < opening < closing else None
-        labels = work.texts.get(text) if name is not None else None
-        if name is not None and labels is not None:
-            return name, labels, closing + 1
-        return self._new_series(line, work, (opening, closing))
-
-    def _new_series(self, line: bytes, work: _Work[Meaning], braces: tuple[int, int]) -> tuple[str, _Labels, int]:
-        opening, closing = braces
-        name, text = plain_name(line[: max(opening, 0)]), line[opening + 1 : closing]
-        plain = plain_labels(text) if name is not None and opening < closing else None
-        if name is None or plain is None:
-            series, end = parse_series(line)
-            return series.name, self._labels(series.labels), end
-        labels = self._labels(plain)
-        if len(work.texts) >= _MAX_TEXTS:
-            work.texts.clear()
-            work.names.clear()
-        work.texts[text] = labels
-        work.names[line[:opening]] = name
-        return name, labels, closing + 1
-
-    def _labels(self, labels: Mapping[str, str]) -> _Labels:
+    def _labels(self, pieces: dict[bytes, bytes], *, is_plain: bool) -> LabelSet:
         if self._drop:
-            labels = {name: value for name, value in labels.items() if name not in self._drop}
-        return _Labels(labels, canonical(labels))
+            pieces = {name: piece for name, piece in pieces.items() if name not in self._drop}
+        return LabelSet(pieces, self._spare, is_plain=is_plain)
 
-    def _remember(self, text: bytes, name: str, labels: _Labels) -> int:
-        cache, identity = self._cache, (name, labels.key)
+    def _entry(self, text: bytes, name: str, labels: LabelSet, work: _Work[Meaning]) -> int:
+        """Remember what `text` stands for, or, beyond the cap, for as long as the page lasts."""
+        cache = self._cache
+        if len(cache.known) >= cache.max_series:
+            return self._beyond(name, labels, work)
+        identity = (name, labels.key)
         slot = cache.identities.get(identity)
         if slot is None:
             slot = cache.add_slot(identity, self._resolve(Series(name, labels.labels)))
         return cache.add_entry(text, slot)
 
-    def _beyond(self, name: str, labels: _Labels, work: _Work[Meaning]) -> int:
+    def _beyond(self, name: str, labels: LabelSet, work: _Work[Meaning]) -> int:
         """An entry that lasts as long as the page. Raises Refused when the page holds too many of them."""
         work.uncached_series += 1
-        identity = (name, labels.key)
-        slot = self._cache.identities.get(identity)
+        kept = labels.without(self._spare) if labels.spare else labels
+        identity = (name, kept.key)
+        slot = work.more_identities.get(identity)
         if slot is None:
-            slot = self._beyond_slot(name, labels, work)
+            slot = self._cache.identities.get(identity)
+        if slot is None:
+            slot = self._more(identity, kept, work)
+        elif labels.spare:
+            raise Refused(BEYOND_CAP)
         work.more_slots.append(slot)
         return len(self._cache.known) + len(work.more_slots) - 1
 
-    def _beyond_slot(self, name: str, labels: _Labels, work: _Work[Meaning]) -> int:
-        kept = labels.labels
-        if not self._spare.isdisjoint(kept):
-            kept = {label: value for label, value in kept.items() if label not in self._spare}
-            identity = (name, canonical(kept))
-            if identity in work.more_identities or identity in self._cache.identities:
-                raise Refused(BEYOND_CAP)
-        else:
-            identity = (name, labels.key)
-            if identity in work.more_identities:
-                return work.more_identities[identity]
+    def _more(self, identity: Identity, labels: LabelSet, work: _Work[Meaning]) -> int:
         if len(work.more) >= _PAGE_TIMES_CAP * self._cache.max_series:
             raise Refused(BEYOND_CAP)
         slot = work.more_identities[identity] = len(self._cache.meanings) + len(work.more)
-        work.more.append(self._resolve(Series(name, kept)))
+        work.more.append(self._resolve(Series(identity[0], labels.labels)))
         return slot
 
     def _finish(self, work: _Work[Meaning], values: npt.NDArray[np.float64]) -> ColumnPage[Meaning]:

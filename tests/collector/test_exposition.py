@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from collector.exposition import lines
-from collector.exposition import ExpositionParser, Series, parse_series
+from collector.exposition import ExpositionParser, Series, lines, parse_series
+from collector.samples import NO_TIMESTAMP
 
 
 def parser(**limits: int) -> ExpositionParser[Series]:
@@ -213,3 +213,134 @@ def test_the_short_way_leaves_everything_else_to_the_long_way(series):
 def test_position_after_the_series():
     series, end = parse_series(b'a{x="1"} 5')
     assert (series.labels, end) == ({"x": "1"}, 8)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'a{x="1}', "not a label"),
+        (b'a{x="say "hi""} 5', "labels are not closed"),
+        (b"a{x=1} 5", "not a label"),
+        (b'a{x="1",x="2"} 5', "a label twice"),
+        (b'a{x="1\\t",x="2"} 5', "a label twice"),
+        (b'{x="1"} 5', "no metric name"),
+        (b"<html>", "no metric name"),
+        (b'a{x="\xff"} 5', "not UTF-8"),
+        (b'a{x="1"}', "no value"),
+        (b'a{x="1"} ', "no value"),
+        (b'a{x="1"} 1_000', "not a number"),
+        (b'a{x="1"} ERROR - FAILED TO CONVERT TO STRING', "more than a value and a timestamp"),
+        (b'a{x="1"} 5 6.5', "not a timestamp"),
+        (b'a{x="1"} 5 6 7', "more than a value and a timestamp"),
+        (b'a{x="0"} 7', "duplicate series"),
+        (b"a{x='0'} 7", "not a label"),
+    ],
+)
+def test_each_refusal_has_its_reason(line, reason):
+    reader = parser()
+    for _ in ("cold", "warm"):
+        read = reader.parse(b'a{x="0"} 1\n' + line + b"\n")
+        assert read.refused == {reason: 1}
+        assert read.skipped_lines == 1
+        assert [value for _, value, _ in read.samples] == [1.0]
+
+
+def test_reasons_are_counted_apart():
+    read = parser(max_line_bytes=40).parse(b"a 1\na 2\na 3\nb x\nc y\n" + b"d" * 41 + b" 1\n")
+    assert read.refused == {"duplicate series": 2, "not a number": 2, "line too long": 1}
+    assert read.skipped_lines == 5
+
+
+def test_of_a_series_written_twice_the_first_counts_in_whatever_form():
+    reader = parser()
+    page = b'a{x="1",y="2"} 1\na{y="2",x="1"} 2\na{ x="1" , y="2", } 3\na{x="1",y="2",} 4\n'
+    for _ in ("cold", "warm"):
+        read = reader.parse(page)
+        assert read.samples == [(Series("a", {"x": "1", "y": "2"}), 1.0, None)]
+        assert read.refused == {"duplicate series": 3}
+
+
+def test_a_series_at_two_times_is_no_duplicate():
+    reader = parser()
+    for _ in ("cold", "warm"):
+        read = reader.parse(b"a 1 1000\na 2 2000\na 3 1000\na 4\n")
+        assert [(value, time) for _, value, time in read.samples] == [(1.0, 1000), (2.0, 2000), (4.0, None)]
+        assert read.refused == {"duplicate series": 1}
+
+
+def test_a_page_with_carriage_returns_reads_as_one_without():
+    page = b'# TYPE a gauge\na{x="1"} 1.5e2\nb NaN\nc{y="2"} +Inf 1772442000000\n\nd -7\n'
+    plain, reader = parser().parse(page), parser()
+    for _ in ("cold", "warm"):
+        read = reader.parse(page.replace(b"\n", b"\r\n"))
+        assert repr(read) == repr(plain)
+    assert [str(value) for _, value, _ in plain.samples] == ["150.0", "nan", "inf", "-7.0"]
+
+
+@pytest.mark.parametrize(
+    ("end", "in_seconds", "times"),
+    [
+        (b"", None, [1772442000]),
+        (b"# EOF\n", None, [1772442000000, 1772442000500]),
+        (b"# EOF", None, [1772442000000, 1772442000500]),
+        (b"# EOF\r\n", None, [1772442000000, 1772442000500]),
+        (b"# EOF\n", False, [1772442000]),
+        (b"", True, [1772442000000, 1772442000500]),
+        (b'a{x="# EOF"} 5 7\n', None, [1772442000, 7]),
+    ],
+)
+def test_openmetrics_writes_seconds(end, in_seconds, times):
+    reader = parser()
+    for _ in ("cold", "warm"):
+        read = reader.parse(b"a 1 1772442000\nb 2 1772442000.5\n" + end, in_seconds=in_seconds)
+        assert [time for _, _, time in read.samples] == times
+
+
+@pytest.mark.parametrize("time", [b"nan", b"inf", b"1e99", b"1_0", b"x", b"."])
+def test_a_time_in_seconds_must_be_one(time):
+    assert parser().parse(b"a 1 " + time + b"\n# EOF\n").refused == {"not a timestamp": 1}
+
+
+def test_an_exemplar_says_nothing_about_the_sample():
+    page = b'a_bucket{le="1"} 5 # {trace_id="x} y"} 0.67 123.4\nb 6 7 # {} 1\n'
+    read = parser().parse(page + b"# EOF\n")
+    assert [(series.name, value, time) for series, value, time in read.samples] == [
+        ("a_bucket", 5.0, None),
+        ("b", 6.0, 7000),
+    ]
+    assert parser().parse(page).skipped_lines == 2
+
+
+def test_columns_say_the_same_as_rows():
+    page = b'a{x="1"} 1\na{x="2"} 2 5\nignored 9\na{x="1"} 3\nbad\n'
+
+    def resolve(series: Series) -> str | None:
+        return None if series.name == "ignored" else series.labels["x"]
+
+    by_row, by_column = ExpositionParser(resolve), ExpositionParser(resolve)
+    for _ in ("cold", "warm"):
+        rows, columns = by_row.parse(page), by_column.parse_columns(page)
+        samples = columns.samples
+        assert rows.samples == [("1", 1.0, None), ("2", 2.0, 5)]
+        assert [samples.meanings[slot] for slot in samples.series] == ["1", "2"]
+        assert samples.values.tolist() == [1.0, 2.0]
+        assert samples.times_ms.tolist() == [NO_TIMESTAMP, 5]
+        assert columns.refused == rows.refused == {"duplicate series": 1, "no value": 1}
+        assert columns.skipped_lines == 2
+
+
+def test_the_legal_lines_of_the_known_problem_read_as_its_readme_says(shared):
+    read = parser().parse((shared / "problems/053-label-escapes.prom").read_bytes())
+    assert read.skipped_lines == 0
+    assert [value for _, value, _ in read.samples] == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    texts = ["{plpgsql}", "a,b=c", 'say "hi"', "C:\\jobs\\x", "line1\nline2", "训练任务-🚀"]
+    assert [text for series, _, _ in read.samples for text in series.labels.values() if text in texts] == texts
+
+
+def test_six_legal_lines_of_our_own_read_as_written():
+    texts = ["{plpgsql}", "a,b=c", 'say "hi"', "C:\\jobs\\x", "line1\nline2", "训练任务-🚀"]
+    written = [text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for text in texts]
+    page = "".join(f'm{{pod="{text}",}} {number}\n' for number, text in enumerate(written, 1)).encode()
+    read = parser().parse(page)
+    assert [series.labels["pod"] for series, _, _ in read.samples] == texts
+    assert sum(value for _, value, _ in read.samples) == 21.0
