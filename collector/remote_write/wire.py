@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+import numpy.typing as npt
+
 from gpuledger.errors import BadInput
+
+Places = npt.NDArray[np.int64]
+"""Positions in a request's bytes."""
 
 MAX_FIELDS = 250_000
 """Fields of one request. A sender's default is 2,000 samples; what is beyond is no metrics sender."""
@@ -33,39 +39,51 @@ def varint(raw: bytes, position: int) -> tuple[int, int]:
     raise malformed("a number has no end")
 
 
-def messages(raw: bytes, field: int) -> tuple[list[int], list[int], dict[int, int]]:
+def messages(raw: bytes, field: int) -> tuple[Places, Places, dict[int, int]]:
     """Where the messages of `field` begin and stop, and how many of each other field there are."""
     tag = field << 3 | _BYTES
-    begins: list[int] = []
-    stops: list[int] = []
+    starts: list[int] = []
+    stops_of_others: list[int] = []
     others: dict[int, int] = {}
-    add_begin, add_stop = begins.append, stops.append
+    add = starts.append
     position, end = 0, len(raw)
     try:
         while position < end:
             if raw[position] != tag:
                 position = _other(raw, position, others)
+                stops_of_others.append(position)
                 continue
+            add(position)
             # `varint`, spelled out for its two usual lengths: a call would cost more than all the rest.
             size = raw[position + 1]
-            begin = position + 2
-            if size >= 0x80:
-                high = raw[begin]
-                if high < 0x80:
-                    size += (high << 7) - 0x80
-                    begin += 1
-                else:
-                    size, begin = varint(raw, position + 1)
-            position = begin + size
-            add_begin(begin)
-            add_stop(position)
+            if size < 0x80:
+                position += size + 2
+            elif (high := raw[position + 2]) < 0x80:
+                position += size + (high << 7) - 0x7D
+            else:
+                size, position = varint(raw, position + 1)
+                position += size
     except IndexError:
         raise malformed("it is cut short") from None
     if position > end:
         raise malformed("it is cut short")
-    if len(begins) > MAX_FIELDS:
+    if len(starts) > MAX_FIELDS:
         raise malformed("too many series")
-    return begins, stops, others
+    return *_bounds(raw, starts, [*stops_of_others, end]), others
+
+
+def _bounds(raw: bytes, starts: list[int], marks: list[int]) -> tuple[Places, Places]:
+    """Begin and stop of the messages whose fields start at `starts`; after each stands another, or one of `marks`."""
+    tagged = np.array(starts, np.int64)
+    octets = np.frombuffer(raw, np.uint8)
+    # A length has as many bytes as it takes until one is below 0x80.
+    length = np.ones(len(tagged), np.int64)
+    rest = np.flatnonzero(octets[tagged + 1] >= 0x80) if len(tagged) else tagged
+    while len(rest):
+        length[rest] += 1
+        rest = rest[octets[tagged[rest] + length[rest]] >= 0x80]
+    ends = np.sort(np.concatenate([tagged, np.array(marks, np.int64)]))
+    return tagged + 1 + length, ends[np.searchsorted(ends, tagged, side="right")]
 
 
 def _other(raw: bytes, position: int, counts: dict[int, int]) -> int:
@@ -111,7 +129,12 @@ def _field(raw: bytes, position: int) -> tuple[int, int | None, int]:
 def label_prefix(body: bytes) -> tuple[int, int]:
     """How many bytes at the start of a version 1 series are its labels, and how many labels those are."""
     position = count = 0
-    while position < len(body) and body[position] == (1 << 3 | _BYTES):
-        _, _, position = _field(body, position)
+    end = len(body)
+    while position + 1 < end and body[position] == (1 << 3 | _BYTES):
+        size = body[position + 1]
+        if size < 0x80:
+            position += size + 2
+        else:
+            _, _, position = _field(body, position)
         count += 1
     return position, count
