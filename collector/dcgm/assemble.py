@@ -3,7 +3,7 @@
 Every way in ends here: a scraped page, a remote-write request, an answer of a metrics server. The result is a function
 of the set of samples; their order only decides between two values of one series at one instant, of which the first
 counts. There is no loop over samples: labels are looked at once for each set of them, all else is arithmetic on
-columns, so that millions of samples take seconds.
+columns, so that millions of samples take seconds. Who keeps series between batches keeps them in a `Roster`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """Tables in the schemas of `reading`, `holding`, `source_read` and `quality_event`, sorted by their keys.
+    """Tables in the schemas of `reading`, `holding`, `source_read` and `quality_event`.
+
+    The first two are sorted by card, slice and instant.
 
     `reads` says for each node and instant that the node was read and how many cards showed themselves; a slice that
     hides its card is none. `events` holds contradictions, double claims and clocks that are apart.
@@ -98,7 +100,7 @@ def assemble(samples: Samples[DeviceSeries], options: Options) -> Assembled:
         ),
         holdings=_holdings(held(seen, options.holder, columns.row_weights()), columns),
         reads=columns.reads(),
-        events=to_table("quality_event", quality.events(seen, found, columns.row_nodes(), options.now, options.source)),
+        events=to_table("quality_event", quality.events(seen, found, columns.node_of, options.now, options.source)),
     )
 
 
@@ -123,9 +125,9 @@ class _Columns:
         if options.node:
             self.nodes, self.group_node = [options.node], np.zeros(groups, np.int64)
 
-    def row_nodes(self) -> list[str]:
-        """Each row's node."""
-        return [self.nodes[code] for code in self.group_node[self._seen.row_group].tolist()]
+    def node_of(self, row: int) -> str:
+        """The node of a row."""
+        return str(self.nodes[int(self.group_node[self._seen.row_group[row]])])
 
     def of_rows(self, rows: Numbers) -> dict[str, Any]:
         """The columns that a reading and a holding share, for `rows`."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collector.dcgm.codes import NONE, Flags, Floats, Numbers, factor, smallest
+from collector.dcgm.codes import NONE, Flags, Floats, Numbers, factor, number, smallest
 from collector.dcgm.labels import Pod, Subject
 from collector.dcgm.sighted import Sighted
 
@@ -37,7 +37,7 @@ class Held:
 def held(seen: Sighted, holder: Callable[[Subject], Pod | None], row_weight: Floats) -> Held:
     """The pods on each row; `row_weight` is the share of the card that the row is, NaN where nobody knows."""
     holders = [holder(subject) for subject in seen.subjects]
-    pods, subject_pod = factor([pod and (pod.namespace, pod.name) for pod in holders])
+    pods, subject_pod = number([pod and (pod.namespace, pod.name) for pod in holders])
     containers, subject_container = factor([(pod and pod.container) or None for pod in holders])
     is_whole_card = (seen.row_slice == 0) & seen.is_group_sliced[seen.row_group]
     can_be_held = ~is_whole_card & ~np.isnan(row_weight)
@@ -57,11 +57,14 @@ def held(seen: Sighted, holder: Callable[[Subject], Pod | None], row_weight: Flo
 
 def double_claims(seen: Sighted, holder: Callable[[Subject], Pod | None]) -> list[tuple[int, str, int]]:
     """(row, who claims it, how many) for each row that several pods claim for themselves alone."""
-    claims = [_claim(subject, holder(subject)) for subject in seen.subjects]
-    names, subject_claim = factor(claims)
-    is_claimed = (subject_claim != NONE)[seen.sighting_subject]
-    rows, claimed = seen.sighting_row[is_claimed], subject_claim[seen.sighting_subject[is_claimed]]
-    keys = np.unique(rows * max(1, len(names)) + claimed)
+    several = np.bincount(seen.sighting_row, minlength=len(seen.row_gpu)) > 1
+    sightings = np.flatnonzero(several[seen.sighting_row])
+    subjects, positions = np.unique(seen.sighting_subject[sightings], return_inverse=True)
+    candidates = [seen.subjects[subject] for subject in subjects.tolist()]
+    names, subject_claim = factor([_claim(subject, holder(subject)) for subject in candidates])
+    claimed = subject_claim[positions]
+    is_claim = claimed != NONE
+    keys = np.unique(seen.sighting_row[sightings[is_claim]] * max(1, len(names)) + claimed[is_claim])
     row, claim = np.divmod(keys, max(1, len(names)))
     is_contested = _is_contested(seen, row)
     found: dict[int, list[str]] = {}

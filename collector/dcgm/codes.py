@@ -25,6 +25,13 @@ def factor(values: Sequence[Any], *, absent: Any = None) -> tuple[list[Any], Num
     return distinct, np.array([codes.get(value, NONE) for value in values], np.int64)
 
 
+def number(values: Sequence[Any], *, absent: Any = None) -> tuple[list[Any], Numbers]:
+    """The same with the distinct values in the order in which they come: cheaper where their order is all the same."""
+    codes: dict[Any, int] = {}
+    numbers = [NONE if value == absent else codes.setdefault(value, len(codes)) for value in values]
+    return list(codes), np.array(numbers, np.int64)
+
+
 def dense(keys: Numbers, size: int) -> tuple[Numbers, Numbers]:
     """(distinct keys in order, the position of each key among them), for keys from 0 to below `size`.
 

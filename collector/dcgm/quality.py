@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -23,7 +24,9 @@ class Found:
     skew: Floats
 
 
-def events(seen: Sighted, found: Found, row_nodes: list[str], now: datetime, source: str) -> list[QualityEvent]:
+def events(
+    seen: Sighted, found: Found, node_of: Callable[[int], str], now: datetime, source: str
+) -> list[QualityEvent]:
     """The events, those of a GPU at its instant, those of a clock at `now` and once for each node."""
 
     def of_gpu(row: int, kind: str, detail: str, count: int) -> QualityEvent:
@@ -56,18 +59,19 @@ def events(seen: Sighted, found: Found, row_nodes: list[str], now: datetime, sou
             detail="samples are dated apart from the clock",
             count=int(min(seconds, _MAX_SECONDS)),
         )
-        for node, seconds in sorted(_worst(seen, found.skew, row_nodes).items())
+        for node, seconds in sorted(_worst(seen, found.skew, node_of).items())
     ]
 
 
-def _worst(seen: Sighted, skew: Floats, row_nodes: list[str]) -> dict[str, float]:
+def _worst(seen: Sighted, skew: Floats, node_of: Callable[[int], str]) -> dict[str, float]:
     """The largest skew of each node that has any, in seconds."""
     late = np.flatnonzero(skew)
     if not len(late):
         return {}
-    worst = np.zeros(len(row_nodes))
+    worst = np.zeros(len(seen.row_gpu))
     np.maximum.at(worst, seen.sighting_row[seen.sample_sighting[late]], skew[late])
     nodes: dict[str, float] = {}
     for row in np.flatnonzero(worst).tolist():
-        nodes[row_nodes[row]] = max(nodes.get(row_nodes[row], 0.0), float(worst[row]))
+        node = node_of(row)
+        nodes[node] = max(nodes.get(node, 0.0), float(worst[row]))
     return nodes

@@ -14,10 +14,10 @@ import numpy as np
 from collector.dcgm.codes import NONE, Flags, Floats, Numbers, dense, factor
 from collector.dcgm.labels import DeviceSeries, Subject
 from collector.dcgm.measure import IS_DEVICE_WIDE
+from collector.dcgm.roster import describe
 from collector.samples import NO_TIMESTAMP, Samples
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_PACKED = np.dtype([("subject", "<i8"), ("field", "<i8"), ("meaning", "<f8")])
 _FIRST_MS = (datetime.min.replace(tzinfo=UTC) - EPOCH) // timedelta(milliseconds=1)
 _LAST_MS = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(milliseconds=1)
 
@@ -67,11 +67,8 @@ def instants(times_ms: Numbers, now: datetime, max_skew_seconds: float | None) -
 
 def sight(samples: Samples[DeviceSeries], at_us: Numbers) -> Sighted:
     """Find sightings, rows and groups of `samples`, which is not empty, taken at `at_us`."""
-    used, sample_series = dense(samples.series, len(samples.meanings))
-    meanings = [samples.meanings[at] for at in used.tolist()]
-    packed = np.frombuffer(b"".join([series.packed for series in meanings]), _PACKED)
-    _, first, series_subject = np.unique(packed["subject"], return_index=True, return_inverse=True)
-    subjects = [meanings[at].subject for at in first.tolist()]
+    about = describe(samples.meanings, samples.series)
+    subjects, series_subject, sample_series = about.subjects, about.series_subject, about.sample_series
     gpus, subject_gpu = factor([subject.gpu_uuid for subject in subjects])
     slices, subject_slice = factor(["", *(subject.slice_id for subject in subjects)])
     subject_slice = subject_slice[1:]  # the empty text is there, and first, whether or not a card shows itself
@@ -81,7 +78,7 @@ def sight(samples: Samples[DeviceSeries], at_us: Numbers) -> Sighted:
         series_subject[sample_series] * count + sample_instant, len(subjects) * count
     )
     subject, instant = np.divmod(sighting_keys, count)
-    sample_field = packed["field"][sample_series]
+    sample_field = about.series_field[sample_series]
     is_up = IS_DEVICE_WIDE[sample_field] & (subject_slice[series_subject] != 0)[sample_series]
     lends = np.zeros(len(sighting_keys), np.bool_)
     lends[sample_sighting[is_up]] = True
@@ -103,7 +100,7 @@ def sight(samples: Samples[DeviceSeries], at_us: Numbers) -> Sighted:
         sample_sighting=sample_sighting,
         sample_row=np.where(is_up, sighting_card_row[sample_sighting], sighting_row[sample_sighting]),
         sample_field=sample_field,
-        sample_meaning=packed["meaning"][sample_series],
+        sample_meaning=about.series_meaning[sample_series],
         sighting_subject=subject,
         sighting_row=sighting_row,
         sighting_card_row=sighting_card_row,
