@@ -21,9 +21,13 @@ CONTEXT = timedelta(hours=1)
 
 STEPS = (
     "ledger_card",
+    "ledger_device",
+    "ledger_pod",
+    "ledger_sighting",
+    "ledger_stay",
+    "ledger_unseen",
     "ledger_hold",
     "ledger_slot",
-    "ledger_device",
     "ledger_reading",
     "ledger_minute",
     "ledger_piece",

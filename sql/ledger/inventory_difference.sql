@@ -32,7 +32,11 @@ in_service as (
 
 scheduled as (
     select node, sum(gpu_count) as gpu_count
-    from scheduler_node
+    from (
+        -- A scheduler's later word on a node ends its earlier one.
+        select * exclude (until_at), least(until_at, lead(from_at) over (partition by scheduler, node order by from_at)) as until_at
+        from scheduler_node
+    )
     where from_at <= :at::timestamptz and coalesce(until_at > :at::timestamptz, true)
     group by node
 ),

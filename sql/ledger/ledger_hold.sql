@@ -1,10 +1,10 @@
 -- name: ledger_hold(from_at, to_at)!
--- Who held which share of which card when: the scheduler's allocations, and where a node has none, what sources saw.
--- Grain: one row per allocation (or run of sightings of one pod on one slice).
--- Reads: allocation, workload, holding
+-- Who held which share of which card when: the scheduler's allocations, and where a node has none, what sources saw and what pods ask for.
+-- Grain: one row per allocation, per stay of a sighted pod, and per card of a pod that nobody saw.
+-- Reads: allocation, workload, ledger_stay, ledger_unseen
 -- Writes: ledger_hold
 -- Units: share of a physical GPU
--- Ignores: pods that hold only CPU. `hold` and `job` number the rows and the workloads of this build: sorting by them is cheap. A run of sightings ends one interval after its last, and breaks after three missed ones.
+-- Ignores: pods that hold only CPU. `hold` and `job` number the rows and the workloads of this build: sorting by them is cheap. A pod of which nothing says whose it is is its own workload, and its namespace its tenant; of a Slurm job its steps are the job.
 create or replace temp table ledger_hold as
 with scheduled as (
     select
@@ -17,64 +17,63 @@ with scheduled as (
         share,
         started_at,
         ready_at,
-        ended_at
+        ended_at,
+        '' as namespace,
+        true as is_placed
     from allocation
     where gpu_uuid is not null
 ),
 
-sighted as (
-    select
-        *,
-        case
-            when
-                (share is distinct from lag(share) over of_pod)
-                or epoch(ts - lag(ts) over of_pod) > 3 * interval_seconds
-                then 1
-            else 0
-        end as is_new_run
-    from holding
-    where
-        node not in (select node from scheduled)
-        and ts between :from_at::timestamptz - interval 1 day and :to_at::timestamptz
-    window of_pod as (partition by gpu_uuid, slice_id, namespace, pod order by ts)
-),
-
-runs as (
-    select *, sum(is_new_run) over (partition by gpu_uuid, slice_id, namespace, pod order by ts rows unbounded preceding) as run
-    from sighted
-),
-
 observed as (
     select
-        concat_ws('/', gpu_uuid, slice_id, namespace, pod, epoch_ms(min(ts))) as allocation_id,
-        concat_ws('/', namespace, pod) as workload_id,
+        concat_ws('/', gpu_uuid, slice_id, holder, epoch_ms(started_at)) as allocation_id,
+        coalesce(
+            workload_id,
+            concat_ws('/', namespace, case when namespace = 'slurm' then regexp_replace(pod, '^(\d+(_\d+)?)([.+]\w+)*$', '\1') else pod end)
+        ) as workload_id,
         pod,
-        any_value(node) as node,
+        node,
         gpu_uuid,
         slice_id,
-        any_value(share) as share,
-        min(ts) as started_at,
-        min(ts) as ready_at,
-        max(ts) + to_seconds(max(interval_seconds)) as ended_at,
-        namespace as tenant
-    from runs
-    group by gpu_uuid, slice_id, namespace, pod, run
+        share,
+        started_at,
+        stay_from_at as ready_at,
+        ended_at,
+        namespace,
+        true as is_placed
+    from ledger_stay
+    union all by name
+    select
+        concat_ws('/', gpu_uuid, uid) as allocation_id,
+        coalesce(workload_id, concat_ws('/', namespace, pod)) as workload_id,
+        pod,
+        node,
+        gpu_uuid,
+        '' as slice_id,
+        1.0 as share,
+        started_at,
+        begun_at as ready_at,
+        ended_at,
+        namespace,
+        is_placed
+    from ledger_unseen
 ),
 
 known as (
     select
-        scheduled.*,
-        coalesce(workload.tenant, '') as tenant,
+        holds.* exclude (namespace),
+        coalesce(workload.tenant, holds.namespace) as tenant,
         coalesce(workload."user", '') as "user",
         coalesce(workload.queue, '') as queue,
         coalesce(workload.stage, 'other') as stage,
         coalesce(workload.kind, 'unknown') as kind,
         coalesce(workload.min_replicas, 0) as min_replicas
-    from scheduled
+    from (
+        select * from scheduled
+        union all by name
+        select * from observed
+    ) as holds
     left join workload using (workload_id)
-    union all by name
-    select *, '' as "user", '' as queue, 'other' as stage, 'unknown' as kind, 0 as min_replicas
-    from observed
 ),
 
 floors as (

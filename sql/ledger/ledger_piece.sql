@@ -4,7 +4,7 @@
 -- Reads: ledger_slot, ledger_hold, ledger_device, ledger_minute, source_read
 -- Writes: ledger_piece
 -- Units: share of a physical GPU, seconds, ratios
--- Ignores: held shares of cards that are unavailable. Shares that add up to more than a card are scaled to one. Activity of a card that several pods share by time-slicing cannot be told apart: it is active for all or idle for all, and never graded.
+-- Ignores: held shares of cards that are unavailable, and what telemetry says of a card of which it is not known that the hold is on it. Shares that add up to more than a card are scaled to one. Activity of a card that several pods share by time-slicing cannot be told apart: it is active for all or idle for all, and never graded.
 create or replace temp table ledger_piece as
 with shares as (
     select
@@ -17,6 +17,7 @@ with shares as (
         slot.stalled_below_watts,
         hold.hold,
         hold.job,
+        hold.is_placed,
         seen.device,
         hold.share / greatest(1, sum(hold.share) over of_card) as share,
         count(*) over (partition by slot.gpu_uuid, slot.from_at, hold.slice_id) > 1 as is_shared,
@@ -30,7 +31,7 @@ with shares as (
             and slot.from_at >= hold.started_at
             and coalesce(slot.from_at < hold.ended_at, true)
     left join (select distinct gpu_uuid, slice_id, device from ledger_device) as seen
-        on hold.gpu_uuid = seen.gpu_uuid and hold.slice_id = seen.slice_id
+        on hold.is_placed and hold.gpu_uuid = seen.gpu_uuid and hold.slice_id = seen.slice_id
     where slot.unavailable_cause is null
     window of_card as (partition by slot.gpu_uuid, slot.from_at)
 ),
@@ -51,8 +52,22 @@ cut as (
 ),
 
 process_reads as (
-    select node, (epoch_us(ts) // 60000000)::integer as minute, max(interval_seconds) as interval_seconds, min(ts) as first_at, max(ts) as last_at
+    select
+        node,
+        (epoch_us(ts) // 60000000)::integer as minute,
+        max(coalesce(interval_seconds, spacing.seconds, 60)) as interval_seconds,
+        min(ts) as first_at,
+        max(ts) as last_at
     from source_read
+    left join (
+        select node, source, greatest(quantile_disc(seconds, 0.5), 1) as seconds
+        from (
+            select node, source, epoch(ts - lag(ts) over (partition by node, source order by ts)) as seconds
+            from source_read
+            where ts >= :from_at::timestamptz and ts < :to_at::timestamptz and interval_seconds is null
+        )
+        group by all
+    ) as spacing using (node, source)
     where ts >= :from_at::timestamptz and ts < :to_at::timestamptz and ok and scope = 'process'
     group by all
 ),
@@ -79,7 +94,7 @@ read as (
     from cut
     left join ledger_minute as seen
         on cut.device = seen.device and cut.minute = seen.minute
-    left join process_reads as answered on cut.node = answered.node and cut.minute = answered.minute
+    left join process_reads as answered on cut.is_placed and cut.node = answered.node and cut.minute = answered.minute
 ),
 
 tested as (

@@ -13,7 +13,7 @@ with telling as (
         device.is_contested,
         (epoch_us(ts) // 60000000)::integer as first_minute,
         ts,
-        interval_seconds,
+        coalesce(reading.interval_seconds, device.interval_seconds) as interval_seconds,
         gpu_util_ratio,
         sm_active_ratio,
         gr_engine_active_ratio,

@@ -33,10 +33,25 @@ pieces as (
     from (select distinct node, changed_at from changes where changed_at between :from_at::timestamptz and :to_at::timestamptz)
 ),
 
+-- Kubernetes is heard of from some instant on, and what it said first is not known to have been otherwise before. It speaks
+-- for the nodes that it lists only; another scheduler, whose records are sent whole, says of every other node that it has none.
+offers as (
+    select
+        node,
+        gpu_count,
+        case
+            when scheduler like 'kubernetes/%' and lag(from_at) over of_node is null then '-infinity'::timestamptz
+            else from_at
+        end as from_at,
+        least(until_at, lead(from_at) over of_node) as until_at
+    from scheduler_node
+    window of_node as (partition by scheduler, node order by from_at)
+),
+
 scheduled_nodes as (
     select piece.node, piece.from_at
     from pieces as piece
-    inner join scheduler_node as known
+    inner join offers as known
         on
             piece.node = known.node
             and known.gpu_count > 0
@@ -76,7 +91,10 @@ select
     case
         when card.status <> 'in_service' then card.status
         when blocked.unavailable_cause is not null then blocked.unavailable_cause
-        when scheduled_nodes.node is null and exists (select 1 from scheduler_node) then 'not_in_scheduler'
+        when
+            scheduled_nodes.node is null
+            and (card.node in (select node from offers) or exists (select 1 from scheduler_node where scheduler not like 'kubernetes/%'))
+            then 'not_in_scheduler'
     end as unavailable_cause
 from pieces as piece
 inner join ledger_card as card

@@ -8,7 +8,8 @@
 insert into state_span by name
 with held as (
     select
-        judged.* exclude (hold, span_seconds),
+        judged.* exclude (hold, span_seconds, basis),
+        case when hold.is_placed or judged.state <> 'alloc_unknown' then judged.basis else 'card_not_known' end as basis,
         judged.share * judged.span_seconds / 3600 as gpu_hours,
         hold.gpu_uuid,
         hold.slice_id,

@@ -7,11 +7,11 @@
 -- Ignores: dated facts (nodes, assets, quotas): they say what holds, not that somebody looked.
 -- Order: none
 with spans as (
-    select min(ts) as from_at, max(ts + to_seconds(interval_seconds)) as to_at from reading
+    select min(ts) as from_at, max(ts + to_seconds(coalesce(interval_seconds, 60))) as to_at from reading
     union all
-    select min(ts), max(ts + to_seconds(interval_seconds)) from source_read
+    select min(ts), max(ts + to_seconds(coalesce(interval_seconds, 60))) from source_read
     union all
-    select min(ts), max(ts + to_seconds(interval_seconds)) from holding
+    select min(ts), max(ts + to_seconds(coalesce(interval_seconds, 60))) from holding
     union all
     select min(started_at), max(greatest(started_at, ready_at, ended_at)) from allocation
     union all
