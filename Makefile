@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check format docs lock bench clean
+.PHONY: demo test check format docs lock bench fuzz clean
 
 demo: .venv
 	$(BIN)/python -m gpuledger.app demo $(DEMO)
@@ -29,6 +29,15 @@ docs: .venv
 
 bench: .venv
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
+
+# All fuzzers together take FUZZ_SECONDS; another FUZZ_SEED gives other inputs.
+FUZZ_SECONDS ?= 1200
+FUZZ_SEED ?= 1
+FUZZERS := $(filter-out fuzz/_%,$(wildcard fuzz/*.py))
+
+fuzz: .venv
+	for file in $(FUZZERS); do \
+		$(BIN)/python $$file --seed $(FUZZ_SEED) --seconds $$(( $(FUZZ_SECONDS) / $(words $(FUZZERS)) )) || exit 1; done
 
 .venv: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
