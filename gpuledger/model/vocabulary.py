@@ -61,6 +61,12 @@ QUALITY_KINDS = (
     "low_coverage",
     "stale",
     "counter_reset",
+    "rejected_value",  # a sentinel, not finite, or outside its physical range
+    "impossible_increase",  # an energy counter rose by more than the card can draw; it is not counted
+    "slow_interval",  # read less often than once a minute
+    "never_seen",  # a node of the inventory that no source has ever shown
+    "missing_pod_labels",  # pods with GPUs run there, and the source names none
+    "exporter_labels",  # pod labels are the exporter's own, the real ones were renamed (honor_labels is off)
 )
 """What may be wrong with what a source says."""
 
