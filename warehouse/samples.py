@@ -29,6 +29,9 @@ SAMPLES_AT_ONCE = 1_000_000
 SERIES_KEPT = timedelta(days=1)
 """How long a series that nobody writes is remembered. Longer than any receiver goes without writing it down anew."""
 
+TOO_OLD, IN_THE_FUTURE = "too old", "in the future"
+"""Why a sample is refused for its time."""
+
 _ROW = ("gpu_uuid", "ts", "source")
 _READING = (*_ROW, "slice_id")
 _COUNTED, _FLAGS = "invalid_count", "quality_flags"
@@ -86,15 +89,19 @@ class SampleStore:
                 self._last_seq = seq
         return Staged(fresh.height, repeated, frame.height - fresh.height - repeated, refused)
 
+    def accepted_ms(self) -> tuple[int, int]:
+        """The first and the last acceptable time of a sample, in milliseconds."""
+        now, settings = self._clock.now(), self._settings
+        oldest = now - timedelta(days=settings.oldest_accepted_days)
+        return _milliseconds(oldest), _milliseconds(now + timedelta(seconds=settings.future_tolerance_seconds))
+
     def _dated(self, samples: pa.Table) -> tuple[pl.DataFrame, dict[str, int]]:
         """The samples with acceptable times, and how many others there are by reason."""
-        now, settings = self._clock.now(), self._settings
-        high = _milliseconds(now + timedelta(seconds=settings.future_tolerance_seconds))
-        low = _milliseconds(now - timedelta(days=settings.oldest_accepted_days))
+        low, high = self.accepted_ms()
         frame = typing.cast("pl.DataFrame", pl.from_arrow(samples))
         found = {
-            "in the future": frame.filter(pl.col("time_ms") > high).height,
-            "too old": frame.filter(pl.col("time_ms") < low).height,
+            IN_THE_FUTURE: frame.filter(pl.col("time_ms") > high).height,
+            TOO_OLD: frame.filter(pl.col("time_ms") < low).height,
         }
         kept = frame.filter(pl.col("time_ms").is_between(low, high))
         at = (pl.col("time_ms") * 1000).cast(pl.Datetime("us", "UTC"))

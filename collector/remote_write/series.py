@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from collector.dcgm.fields import is_device_metric
 from collector.dcgm.labels import DeviceSeries, SeriesReader
 from collector.exposition import MAX_SERIES, Series
+from collector.kube_state_metrics.book import METRICS as KUBE_METRICS
 
 SOURCE = "remote_write"
 MAX_TOTAL_SERIES = 1_000_000
@@ -20,6 +21,8 @@ IDLE_MS = 600_000
 """A series not written for this long makes room for a new one of its target."""
 FORGOTTEN_MS = 3_600_000
 """A series not written for this long is written down anew, since the record of it may have been removed."""
+KUBE_FACTOR = 4
+"""kube-state-metrics speaks for a whole cluster, and may write so many times the series of another target."""
 MAX_LABEL_BYTES = 4096
 MAX_LABELS = 128
 
@@ -59,7 +62,7 @@ class RemoteSeries:
     @property
     def is_kube(self) -> bool:
         """Whether kube-state-metrics wrote it."""
-        return self.series.name.startswith("kube_")
+        return self.series.name in KUBE_METRICS
 
 
 class Interpreter:
@@ -75,7 +78,7 @@ class Interpreter:
         name = dict(checked).get("__name__", "")
         if not name:
             raise Refused("no metric name")
-        if not (is_device_metric(name) or name == "up" or name.startswith("kube_")):
+        if not (is_device_metric(name) or name == "up" or name in KUBE_METRICS):
             return None
         labels = self._shared(tuple(pair for pair in checked if pair[0] != "__name__"))
         series = Series(name, labels)
@@ -156,9 +159,10 @@ class SeriesCache:
     def add(self, key: bytes, series: RemoteSeries, now_ms: int) -> int:
         """The new series' slot. Raises Refused at its target's bound, or at the bound of all."""
         target = self._targets.setdefault(series.target, len(self._targets))
-        if self._sizes[target] >= self._per_target or len(self.slots) >= self._total:
+        bound = self._per_target * (KUBE_FACTOR if series.is_kube else 1)
+        if self._sizes[target] >= bound or len(self.slots) >= self._total:
             self._make_room(target, now_ms)
-        if self._sizes[target] >= self._per_target or len(self.slots) >= self._total:
+        if self._sizes[target] >= bound or len(self.slots) >= self._total:
             self.too_many[series.target] += 1
             raise Refused("too many series")
         slot = self._free.pop() if self._free else self._grow()
@@ -195,6 +199,3 @@ class SeriesCache:
             self._sizes[target] -= 1
         seen = self._seen_ms[:count][is_own]
         self._full_until_ms[target] = int(seen.min()) + IDLE_MS if len(seen) else now_ms
-
-
-Interpret = Callable[[Sequence[tuple[bytes, bytes]]], RemoteSeries | None]

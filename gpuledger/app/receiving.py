@@ -9,20 +9,24 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from collector.remote_write import snappy
 from collector.remote_write.decode import Decoded, Decoder
 from collector.remote_write.series import SOURCE, RemoteSeries, SeriesCache
+from collector.samples import Samples
 from gpuledger.app.metrics import ServiceMetrics
+from gpuledger.app.pod_books import PodBooks
 from gpuledger.clock import Clock
 from gpuledger.config import Settings
 from gpuledger.errors import Overloaded
 from gpuledger.model import QualityEvent, to_table
-from warehouse.samples import SampleStore, Staged
+from warehouse.samples import IN_THE_FUTURE, TOO_OLD, SampleStore, Staged
 
 MAX_EVENT_SUBJECTS = 1000
 
@@ -45,8 +49,10 @@ class Receipt:
 class Receiver:
     """One for a service. Requests are decoded and kept one after the other, in a thread of its own."""
 
-    def __init__(self, store: SampleStore, settings: Settings, clock: Clock, metrics: ServiceMetrics) -> None:
-        self._store, self._settings, self._clock, self._metrics = store, settings, clock, metrics
+    def __init__(
+        self, store: SampleStore, books: PodBooks, settings: Settings, clock: Clock, metrics: ServiceMetrics
+    ) -> None:
+        self._store, self._books, self._settings, self._clock, self._metrics = store, books, settings, clock, metrics
         self._decoder = Decoder(SeriesCache(per_target=settings.remote_write_series_per_target))
         self._turns = threading.BoundedSemaphore(settings.remote_write_waiting)
         self._worker = ThreadPoolExecutor(1, "remote-write")
@@ -92,25 +98,37 @@ class Receiver:
         return receipt
 
     def _keep(self, decoded: Decoded) -> Staged:
+        """Keep the samples of devices and targets, and give the books what kube-state-metrics says."""
         cache, samples = self._decoder.cache, decoded.samples
-        kept = [position for position, series in enumerate(samples.meanings) if not series.is_kube]
-        fresh = [position for position in kept if not cache.is_recorded[decoded.slots[position]]]
-        ids = pa.array([series.series_id for series in samples.meanings], pa.uint64())
-        table = pa.table(
-            {
-                "series_id": ids.take(pa.array(samples.series)),
-                "time_ms": pa.array(samples.times_ms),
-                "value": pa.array(samples.values),
-            }
+        is_kube = np.array([series.is_kube for series in samples.meanings], np.bool_)
+        fresh = np.flatnonzero(~is_kube & ~cache.is_recorded[decoded.slots])
+        ids = np.array([series.series_id for series in samples.meanings], np.uint64)
+        kept = ~is_kube[samples.series]
+        columns = {"series_id": ids[samples.series], "time_ms": samples.times_ms, "value": samples.values}
+        staged = Staged()
+        if kept.any():
+            table = pa.table({name: column[kept] for name, column in columns.items()})
+            staged = self._store.stage(table, _series_table([samples.meanings[one] for one in fresh.tolist()]))
+            cache.is_recorded[decoded.slots[fresh]] = True
+        if kept.all():
+            return staged
+        return replace(staged, refused=Counter(staged.refused) + self._feed_books(samples, ~kept))
+
+    def _feed_books(self, samples: Samples[RemoteSeries], is_kube: npt.NDArray[np.bool_]) -> Counter[str]:
+        low, high = self._store.accepted_ms()
+        is_early, is_late = samples.times_ms < low, samples.times_ms > high
+        rows = np.flatnonzero(is_kube & ~is_early & ~is_late).tolist()
+        self._books.feed(
+            (
+                samples.meanings[samples.series[row]].series,
+                float(samples.values[row]),
+                int(samples.times_ms[row]),
+            )
+            for row in rows
         )
-        if len(kept) < len(samples.meanings):
-            is_kept = pa.array([not series.is_kube for series in samples.meanings], pa.bool_())
-            table = table.filter(is_kept.take(pa.array(samples.series)))
-        if not table.num_rows:
-            return Staged()
-        staged = self._store.stage(table, _series_table([samples.meanings[position] for position in fresh]))
-        cache.is_recorded[decoded.slots[fresh]] = True
-        return staged
+        self._metrics.remote_samples.labels("read", "kube_state_metrics").inc(len(rows))
+        refused = {TOO_OLD: int((is_kube & is_early).sum()), IN_THE_FUTURE: int((is_kube & is_late).sum())}
+        return +Counter(refused)
 
     def _count(self, receipt: Receipt) -> None:
         count = self._metrics.remote_samples

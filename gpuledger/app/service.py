@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,15 +14,17 @@ from typing import Any
 import pyarrow as pa
 import structlog
 
+from collector.attribution.rules import load as load_rules
 from gpuledger.app.assembling import Assembling
 from gpuledger.app.dirt import Dirt
 from gpuledger.app.metrics import ServiceMetrics
 from gpuledger.app.parameters import window as read_window
+from gpuledger.app.pod_books import PodBooks
 from gpuledger.app.receiving import Receiver
 from gpuledger.clock import Clock, SystemClock
 from gpuledger.config import Settings
 from gpuledger.errors import BadInput, GpuledgerError, RuleError
-from gpuledger.model import Finding, Recommendation, Window
+from gpuledger.model import Finding, Recommendation, Window, to_table
 from gpuledger.registry import REPORTS, RULES, resolve
 from warehouse import IngestResult, Warehouse
 from warehouse.ledger import AUDITS, LedgerBuild
@@ -51,7 +54,8 @@ class Service:
         self.dirt = Dirt(timedelta(minutes=settings.lateness_minutes))
         self.samples = SampleStore(warehouse, settings, self.clock)
         self.assembling = Assembling(self.samples, self.dirt, self.clock)
-        self.receiver = Receiver(self.samples, settings, self.clock, self.metrics)
+        books = PodBooks(load_rules(settings.attribution_rules), self._write_records)
+        self.receiver = Receiver(self.samples, books, settings, self.clock, self.metrics)
         self._remember_unbuilt()
         self._saving = threading.Lock()
 
@@ -95,6 +99,10 @@ class Service:
         """Make readings of the remote-write samples that wait, and write down what was wrong with others."""
         self.samples.note_events(self.receiver.events(self.clock.now()))
         return self.assembling.run()
+
+    def _write_records(self, record: str, rows: Sequence[Any]) -> None:
+        """Records that the service itself makes of what a sender wrote: like a batch, of which there is no second."""
+        self.ingest(record, to_table(record, rows), f"remote_write/{uuid.uuid4()}")
 
     def evidence(self) -> Window | None:
         """The span of time that records speak of, up to now; None for an empty warehouse."""
