@@ -100,6 +100,7 @@ READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "timezone": _zone,
     "bucket_seconds": _positive,
     "limit_count": _positive,
+    "level": _positive,
 }
 """How a query's parameter is read, by its name; every other one is a text of at most 4,096 bytes."""
 

@@ -286,3 +286,44 @@ def test_a_node_whose_capacity_is_known_keeps_its_hours(house: Warehouse) -> Non
     cards(house, ["a"])
     put(house, "node", [Node(node="n", gpu_count=1, from_at=AT)])
     assert hours(house, "state") == {"free_usable": 1.0}
+
+
+def claims(house: Warehouse) -> list[tuple[Any, ...]]:
+    rows = house.query("double_claims", from_at=AT, to_at=AT + timedelta(hours=1)).to_pylist()
+    return [(row["gpu_uuid"], row["from_at"], row["until_at"], row["claims"]) for row in rows]
+
+
+def test_two_allocations_of_one_card_are_named_and_are_one_card(house: Warehouse) -> None:
+    cards(house, ["a"])
+    for name, begin, end in (("x", 0, 40), ("y", 20, 60)):
+        held = {"workload_id": name, "pod": name, "node": "n", "gpu_uuid": "a", "share": 1.0}
+        times = {"started_at": at(begin), "ready_at": at(begin), "ended_at": at(end)}
+        put(house, "allocation", [RECORDS["allocation"].cls(allocation_id=name, **held, **times)])
+    assert hours(house, "workload_id") == {"x": 0.5, "y": 0.5}
+    assert claims(house) == [("a", at(20), at(40), 2)]
+
+
+def test_halves_of_a_card_are_no_double_claim(house: Warehouse) -> None:
+    for name in ("x", "y"):
+        held = {"workload_id": name, "pod": name, "node": "n", "gpu_uuid": "a", "share": 0.5}
+        put(house, "allocation", [RECORDS["allocation"].cls(allocation_id=name, **held, started_at=AT)])
+    assert claims(house) == []
+
+
+@pytest.mark.parametrize(("offered", "found"), [(1, True), (4, False)])
+def test_two_pods_seen_on_a_card_that_is_not_divided_are_named(house: Warehouse, offered: int, *, found: bool) -> None:
+    put(house, "asset", [RECORDS["asset"].cls(gpu_uuid="a", node="n", status="in_service", from_at=AT)])
+    put(house, "node", [Node(node="n", gpu_count=offered, from_at=AT)])
+    for name in ("p", "q"):
+        pod(house, name, 0)
+        sight(house, "a", name, [*range(10, 20), 40], share=0.5)
+    assert claims(house) == ([("a", at(10), at(40), 2)] if found else [])
+
+
+def test_one_instant_with_two_pods_is_a_handover(house: Warehouse) -> None:
+    put(house, "asset", [RECORDS["asset"].cls(gpu_uuid="a", node="n", status="in_service", from_at=AT)])
+    put(house, "node", [Node(node="n", gpu_count=1, from_at=AT)])
+    for name, minutes in (("p", range(31)), ("q", range(30, 60))):
+        pod(house, name, 0)
+        sight(house, "a", name, minutes, share=0.5 if 30 in minutes else 1.0)
+    assert claims(house) == []

@@ -32,6 +32,7 @@ VALUES: dict[str, Any] = {
     "timezone": "UTC",
     "bucket_seconds": 60,
     "limit_count": 5,
+    "level": 1,
     "weighting": "demand",
     "history_days": 28.0,
     "gang_nodes": 2,
