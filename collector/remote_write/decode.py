@@ -67,6 +67,7 @@ class Decoder:
         # Calls of C functions only: a loop in Python would take twice as long.
         keys = map(raw.__getitem__, map(slice, begins.tolist(), ends.tolist()))
         slots = np.array(list(map(self.cache.slots.get, keys, repeat(_UNKNOWN))), np.int64)
+        slots[ends == stops] = _UNKNOWN  # no sample at its end: the labels alone are known
         for row in np.flatnonzero(slots == _UNKNOWN).tolist():
             rows.read_1(row, raw[begins[row] : stops[row]])
         known = np.flatnonzero(slots >= 0)

@@ -43,15 +43,15 @@ def messages(raw: bytes, field: int) -> tuple[Places, Places, dict[int, int]]:
     """Where the messages of `field` begin and stop, and how many of each other field there are."""
     tag = field << 3 | _BYTES
     starts: list[int] = []
-    stops_of_others: list[int] = []
+    marks: list[int] = []
     others: dict[int, int] = {}
     add = starts.append
     position, end = 0, len(raw)
     try:
         while position < end:
             if raw[position] != tag:
+                marks.append(position)
                 position = _other(raw, position, others)
-                stops_of_others.append(position)
                 continue
             add(position)
             # `varint`, spelled out for its two usual lengths: a call would cost more than all the rest.
@@ -69,11 +69,11 @@ def messages(raw: bytes, field: int) -> tuple[Places, Places, dict[int, int]]:
         raise malformed("it is cut short")
     if len(starts) > MAX_FIELDS:
         raise malformed("too many series")
-    return *_bounds(raw, starts, [*stops_of_others, end]), others
+    return *_bounds(raw, starts, [*marks, end]), others
 
 
 def _bounds(raw: bytes, starts: list[int], marks: list[int]) -> tuple[Places, Places]:
-    """Begin and stop of the messages whose fields start at `starts`; after each stands another, or one of `marks`."""
+    """Begin and stop of the messages whose fields start at `starts`; after each another starts, or what is at `marks`."""
     tagged = np.array(starts, np.int64)
     octets = np.frombuffer(raw, np.uint8)
     # A length has as many bytes as it takes until one is below 0x80.
