@@ -19,6 +19,8 @@ SettingsType = TypeVar("SettingsType", bound=BaseSettings)
 PREFIX = "GPULEDGER_"
 COLLECTOR_PREFIX = "GPULEDGER_COLLECTOR_"
 """How the agent's variables begin; the service leaves them to it."""
+COMMAND_VARIABLES = frozenset({"GPULEDGER_PROMETHEUS_TOKEN", "GPULEDGER_PROMETHEUS_USER"})
+"""Credentials that one command takes from the environment; they are no settings."""
 
 
 class FileSettings(BaseSettings):
@@ -129,7 +131,7 @@ def check_environment(kind: type[BaseSettings], environment: Mapping[str, str]) 
     """Raise ConfigError for a variable that begins like one of `kind` and is none: a slip would go unseen."""
     prefix = str(kind.model_config.get("env_prefix"))
     for name in sorted(environment):
-        is_ours = name.upper().startswith(prefix)
+        is_ours = name.upper().startswith(prefix) and name.upper() not in COMMAND_VARIABLES
         if not is_ours or (prefix != COLLECTOR_PREFIX and name.upper().startswith(COLLECTOR_PREFIX)):
             continue
         if not _known(kind, name[len(prefix) :].split("__")):

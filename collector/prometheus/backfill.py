@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import cast
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -112,7 +114,7 @@ class Backfill:
         yield from _cut("reading", readings)
         yield from _cut("holding", made.holdings)
         yield from _cut("source_read", made.reads)
-        yield from _cut("quality_event", made.events)
+        yield from _cut("quality_event", made.events if self._request.is_raw else _lasting_claims(made.events))
 
     def _ask(self, chunk: Chunk) -> dict[str, Answer]:
         def ask(asked: tuple[str, str]) -> tuple[str, Answer]:
@@ -148,6 +150,14 @@ def _flagged(readings: pa.Table, flag: int) -> pa.Table:
     place = readings.schema.get_field_index("quality_flags")
     flags = pc.bit_wise_or(readings["quality_flags"], pa.scalar(flag, pa.int64()))
     return readings.set_column(place, readings.schema.field(place), flags)
+
+
+def _lasting_claims(events: pa.Table) -> pa.Table:
+    """Without claims of several pods on a card in one step alone: within a step one may have followed the other."""
+    frame = cast("pl.DataFrame", pl.from_arrow(events))
+    is_claim = pl.col("kind") == "double_claim"
+    lasting = frame.filter(~is_claim | (pl.len().over("subject", "kind", "detail") > 1))
+    return lasting.to_arrow().cast(events.schema)
 
 
 def _cut(record: str, table: pa.Table) -> Tables:

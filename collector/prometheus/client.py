@@ -68,7 +68,7 @@ class QueryClient:
         headers: Mapping[str, str] | None = None,
         auth: tuple[str, str] | None = None,
         params: Mapping[str, str] | None = None,
-        requests_per_second: float = 10.0,
+        requests_per_second: float = 20.0,
         timeout_seconds: float = 120.0,
         attempts: int = 5,
         ca_file: str | None = None,

@@ -161,7 +161,7 @@ class Pace:
     """How hard a source may be asked."""
 
     concurrency: int = 4
-    requests_per_second: float = 10.0
+    requests_per_second: float = 20.0
 
 
 def estimate(

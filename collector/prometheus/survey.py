@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
+import numpy.typing as npt
 
 from collector.prometheus.answer import Answer
 from collector.prometheus.client import QueryClient
@@ -19,6 +20,7 @@ from gpuledger.errors import SourceError
 _LOOKS = 12
 _SHORT = timedelta(minutes=10)
 _TRIAL_POINTS = 30
+_NONE = np.empty(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,10 @@ def survey(client: QueryClient, span: Span, matchers: Sequence[Matcher]) -> Surv
     wanted = queries(names, matchers, Window(60_000, is_closed), is_raw=True)
     if not any(not is_of_pods(name) for name in wanted):
         raise SourceError(f"{client.name} has no metrics of dcgm-exporter in this span, of {len(names)} that match")
-    counts = {
-        name: _counted(client.query_range(f"count({_plain(name, query, matchers)})", first, last, step))
-        for name, query in wanted.items()
-    }
-    live = {name: float(seen.sum()) / _LOOKS for name, seen in counts.items()}
+    counts = _devices(client.query_range(f"count by (__name__) ({every})", first, last, step))
+    pods = {name: f"count({query})" for name, query in wanted.items() if is_of_pods(name)}
+    counts |= {name: _finite(client.query_range(query, first, last, step).values) for name, query in pods.items()}
+    live = {name: float(counts.get(name, _NONE).sum()) / _LOOKS for name in wanted}
     widest = max((name for name in wanted if not is_of_pods(name)), key=lambda name: (live[name], name))
     interval = _interval_ms(client, selector(widest, matchers), span)
     taken = _trial(client, selector(widest, matchers), span, Window(interval or 60_000, is_closed))
@@ -62,13 +63,15 @@ def survey(client: QueryClient, span: Span, matchers: Sequence[Matcher]) -> Surv
     )
 
 
-def _plain(name: str, query: str, matchers: Sequence[Matcher]) -> str:
-    """Devices are counted as they stand, for five minutes back; pods by the query that will be asked of them."""
-    return query if is_of_pods(name) else selector(name, matchers)
+def _devices(answer: Answer) -> dict[str, npt.NDArray[np.float64]]:
+    """Series by metric, at each look; a server that drops the name (some proxies do) tells nothing of it."""
+    parts = np.split(answer.values, np.cumsum(answer.lengths)[:-1])
+    named = zip(answer.series(), parts, strict=True)
+    return {labels["__name__"]: _finite(values) for labels, values in named if "__name__" in labels}
 
 
-def _counted(answer: Answer) -> np.ndarray:
-    return answer.values[np.isfinite(answer.values)]
+def _finite(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return values[np.isfinite(values)]
 
 
 def _is_closed(client: QueryClient, at_ms: int) -> bool:
@@ -83,7 +86,7 @@ def _is_closed(client: QueryClient, at_ms: int) -> bool:
 def _interval_ms(client: QueryClient, series: str, span: Span) -> int | None:
     first, last, step = span.looks()
     short = int(_SHORT.total_seconds())
-    found = _counted(client.query_range(f"max(count_over_time({series}[{short}s]))", first, last, step))
+    found = _finite(client.query_range(f"max(count_over_time({series}[{short}s]))", first, last, step).values)
     return likely_interval_ms(float(found.max(initial=0.0)), short)
 
 

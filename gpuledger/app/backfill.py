@@ -151,9 +151,9 @@ def prepared(source: QueryClient, asked: Wanted, more: Mapping[str, Any]) -> Pla
 
 
 def run(client: Client, source: QueryClient, what: Plan) -> dict[str, Any]:
-    """Import, then build the ledger of the hours that were imported."""
+    """Import, then build the ledger of these hours, also of those that an interrupted run has brought."""
     answer = Import(client, Backfill(source, what.request), what).run()
-    if answer["imported"]:
+    if answer["imported"] or answer["chunks_had_before"]:
         span = {"from_": what.chunks[0].from_at, "to": what.chunks[-1].to_at}
         answer["ledger"] = client.post("/v1/ledger/build", **span)
     return answer
@@ -237,7 +237,7 @@ class Import:
 
 def described(cost: Estimate) -> dict[str, Any]:
     """An estimate for people and scripts."""
-    return {"estimate": {name: value for name, value in asdict(cost).items() if value is not None}}
+    return {name: value for name, value in asdict(cost).items() if value is not None}
 
 
 def agreed(cost: Estimate, *, is_yes: bool) -> bool:

@@ -114,7 +114,7 @@ def prometheus(  # noqa: PLR0913, PLR0917 a command's options are its arguments
     param: Annotated[list[str] | None, typer.Option(help="further parameter of each query, as key=value")] = None,
     ca_file: Annotated[Path | None, typer.Option(exists=True, help="certificates to trust (PEM)")] = None,
     concurrency: Annotated[int, typer.Option(min=1, max=64, help="queries at the same time")] = 4,
-    requests_per_second: Annotated[float, typer.Option(min=0.01, help="queries a second, at most")] = 10.0,
+    requests_per_second: Annotated[float, typer.Option(min=0.01, help="queries a second, at most")] = 20.0,
     timeout_seconds: Annotated[float, typer.Option(min=1, help="how long one query may take")] = 120.0,
     cluster: Annotated[str, typer.Option(help="name of the cluster, where pods of several meet")] = "default",
     rules: Annotated[Path | None, typer.Option(exists=True, help="attribution rules (TOML)")] = None,
@@ -150,6 +150,6 @@ def prometheus(  # noqa: PLR0913, PLR0917 a command's options are its arguments
             sys.exit(1)
         with open_warehouse(settings_file.load(config, warehouse=warehouse)) as client:
             answer = backfill.run(client, server, what)
-    emit({**backfill.described(what.cost), **answer}, form)
+    emit({"estimate": backfill.described(what.cost), **answer}, form)
     if answer["gaps"] or not (answer["imported"] or answer["chunks_had_before"]):
         sys.exit(1)

@@ -1,0 +1,163 @@
+"""What will be asked: every step in exactly one chunk, the same chunks on every run, and what it costs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collector.prometheus.families import Reduction, Window, pod_step_ms, queries, reads_of, reduction
+from collector.prometheus.plan import (
+    CHUNK_SAMPLES,
+    MAX_POINTS,
+    Chunk,
+    Pace,
+    Survey,
+    choose_step,
+    chunk_points,
+    chunks,
+    estimate,
+    instant,
+    likely_interval_ms,
+    milliseconds,
+    span_ms,
+)
+from gpuledger.errors import BadInput
+from gpuledger.model import Reading
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+steps = st.sampled_from([1000, 7000, 15_000, 60_000, 300_000])
+sizes = st.sampled_from([1, 2, 20, 1440, 11_000])
+
+
+def instants(chunk: Chunk) -> list[int]:
+    return list(range(chunk.first_ms, chunk.last_ms + 1, chunk.step_ms))
+
+
+@given(st.integers(0, 10**9), st.integers(0, 40_000), steps, sizes)
+def test_every_step_is_in_exactly_one_chunk(since_ms: int, count: int, step_ms: int, points: int) -> None:
+    begin = NOON + timedelta(milliseconds=since_ms)
+    until = begin + timedelta(milliseconds=step_ms * min(count, points * 50))
+    cut = list(chunks(begin, until, step_ms, points))
+    first = milliseconds(begin) // step_ms * step_ms
+    assert [at for chunk in cut for at in instants(chunk)] == list(range(first, milliseconds(until) + 1, step_ms))
+    assert all(chunk.points == len(instants(chunk)) <= min(points, MAX_POINTS) for chunk in cut)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), steps, sizes)
+def test_a_later_run_cuts_the_same_chunks(early: int, later: int, step_ms: int, points: int) -> None:
+    """Only the first and the last chunk of a span may differ from another span's."""
+    end = NOON + timedelta(milliseconds=3 * points * step_ms)
+    one = list(chunks(NOON - timedelta(seconds=early % 3600), end, step_ms, points))
+    two = list(chunks(NOON - timedelta(seconds=later % 3600), end, step_ms, points))
+    last = max(one[0].last_ms, two[0].last_ms)
+    assert [chunk for chunk in one if chunk.first_ms > last] == [chunk for chunk in two if chunk.first_ms > last]
+
+
+def test_a_week_at_15_seconds_both_ends_included() -> None:
+    cut = list(chunks(datetime(2026, 3, 2, tzinfo=UTC), datetime(2026, 3, 9, tzinfo=UTC), 15_000, chunk_points(20)))
+    assert len(cut) >= 4
+    assert sum(chunk.points for chunk in cut) == 40_321
+    assert str(cut[0]).startswith("2026-03-02T00:00:00+00:00/2026-03-02T")
+
+
+@pytest.mark.parametrize(("series", "points"), [(0, 11_000), (20, 11_000), (300, 5_760), (10_000, 240), (10**7, 1)])
+def test_chunks_stay_in_memory(series: float, points: int) -> None:
+    assert chunk_points(series) == points
+    assert series * points <= CHUNK_SAMPLES or points == 1
+
+
+def a_survey(series: float, interval_ms: int | None = 15_000) -> Survey:
+    return Survey({"DCGM_FI_DEV_GPU_UTIL": series}, series, interval_ms, is_closed=True)
+
+
+@pytest.mark.parametrize(
+    ("series", "interval_ms", "wanted", "step_ms"),
+    [
+        (160, 15_000, "auto", 15_000),  # 160 x 172,800 = 28 M
+        (5_787, 15_000, "auto", 15_000),  # 999,993,600: just affordable
+        (5_788, 15_000, "auto", 60_000),
+        (23_148, 15_000, "auto", 60_000),
+        (23_149, 15_000, "auto", 300_000),
+        (10**6, 15_000, "auto", 300_000),  # the coarsest, affordable or not
+        (160, 120_000, "auto", 120_000),
+        (160, None, "auto", 60_000),
+        (160, 15_000, "5m", 300_000),
+        (160, 30_000, "15s", 30_000),  # never finer than what there is
+        (160, None, "15s", 15_000),
+    ],
+)
+def test_the_step(series: float, interval_ms: int | None, wanted: str, step_ms: int) -> None:
+    assert choose_step(a_survey(series, interval_ms), timedelta(days=30), wanted) == step_ms
+
+
+@pytest.mark.parametrize("text", ["", "5", "0s", "-5m", "5 m", "1.5h", "m", "2h", "1ms", "99999999999s"])
+def test_texts_that_are_no_step(text: str) -> None:
+    with pytest.raises(BadInput, match="step"):
+        choose_step(a_survey(1), timedelta(days=1), text)
+
+
+def test_spans_and_intervals() -> None:
+    assert [span_ms("since", text) for text in ("1500ms", "90s", "5m", "12h", "30d", "2w")] == [
+        1_500, 90_000, 300_000, 43_200_000, 2_592_000_000, 1_209_600_000,
+    ]  # fmt: skip
+    # Ten minutes: 40 or 41 samples are one every 15 s, 20 one every 30 s; a single one says nothing.
+    assert [likely_interval_ms(count, 600) for count in (41, 40, 20, 10, 2, 1, 0)] == [
+        15_000, 15_000, 30_000, 60_000, 300_000, None, None,
+    ]  # fmt: skip
+
+
+def test_the_estimate_by_hand() -> None:
+    found = Survey(
+        {"DCGM_FI_DEV_GPU_UTIL": 100.0, "DCGM_FI_DEV_FB_USED": 50.0},
+        160,
+        15_000,
+        is_closed=True,
+        seconds_per_sample=1e-5,
+    )
+    cut = list(chunks(NOON, NOON + timedelta(minutes=119), 60_000, 60))
+    asked = queries(list(found.series), (), Window(60_000, is_closed=True), is_raw=False)
+    reads = {metric: reads_of(query) for metric, query in asked.items()}
+    assert reads == {"DCGM_FI_DEV_GPU_UTIL": 3, "DCGM_FI_DEV_FB_USED": 1}
+    cost = estimate(found, cut, reads, Pace(concurrency=1, requests_per_second=2), step_ms=60_000)
+    assert (cost.points, cost.chunks, cost.requests, cost.series) == (120, 2, 4, 150)
+    assert cost.samples == 18_000
+    # Of every minute four samples are read: three times for the mean and its guard, once for memory.
+    assert cost.source_samples == 120 * (100 * 3 * 4 + 50 * 4)
+    assert cost.largest_query_samples == 60 * 100 * 3 * 4
+    assert cost.seconds == 2  # four requests at two a second, and 18,000 samples
+
+
+def test_what_stands_for_a_step() -> None:
+    assert (
+        reduction("gpu_util_ratio")
+        is reduction("power_watts")
+        is reduction("nvlink_bytes_per_second")
+        is Reduction.MEAN
+    )
+    assert {reduction(c) for c in ("energy_joules", "fb_used_bytes", "fb_free_bytes", "pcie_replay_count")} == {
+        Reduction.LAST
+    }
+    assert {reduction(c) for c in ("xid_code", "throttle_reasons", "row_remap_failure")} == {Reduction.MAX}
+    means = {column for column in Reading.__dataclass_fields__ if reduction(column) is Reduction.MEAN}
+    assert not {column for column in means if column.endswith(("_count", "_bytes", "_joules", "_code"))}
+
+
+def test_the_expressions() -> None:
+    closed, open_ = Window(60_000, is_closed=True), Window(60_000, is_closed=False)
+    names = ["DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_FB_USED", "up", "kube_pod_info"]
+    asked = queries(names, (), closed, is_raw=False)
+    over = "DCGM_FI_DEV_POWER_USAGE[59999ms] offset 1ms"
+    assert asked["DCGM_FI_DEV_POWER_USAGE"] == (
+        f"(avg_over_time({over}) and max_over_time({over}) <= 20000) or max_over_time({over})"
+    )
+    assert asked["DCGM_FI_DEV_XID_ERRORS"] == "max_over_time(DCGM_FI_DEV_XID_ERRORS[59999ms] offset 1ms)"
+    assert asked["DCGM_FI_DEV_FB_USED"] == "last_over_time(DCGM_FI_DEV_FB_USED[59999ms] offset 1ms)"
+    assert asked["kube_pod_info"].startswith("last_over_time(kube_pod_info[59999ms] offset 1ms) and on (")
+    assert "up" not in asked
+    raw = queries(names, (), open_, is_raw=True)
+    assert raw["DCGM_FI_DEV_POWER_USAGE"] == "last_over_time(DCGM_FI_DEV_POWER_USAGE[60s] offset 1ms)"
+    assert [pod_step_ms(step) for step in (15_000, 7_000, 60_000, 300_000)] == [60_000, 63_000, 60_000, 300_000]
+    assert instant(milliseconds(NOON)) == NOON
