@@ -15,7 +15,7 @@ import numpy as np
 
 from collector.dcgm.codes import Flags, Floats, Numbers, dense, first_of_each, has_twins
 from collector.dcgm.fields import FIELDS
-from collector.dcgm.measure import COLUMN, COLUMNS, IS_DEVICE_WIDE, IS_MASK, RANK, Measured, measure
+from collector.dcgm.measure import COLUMN, COLUMNS, IS_COUNT, IS_DEVICE_WIDE, IS_MASK, RANK, Measured, measure
 from collector.dcgm.sighted import Sighted
 
 _LAST = np.iinfo(np.int8).max
@@ -89,7 +89,7 @@ def _copies(seen: Sighted, fields: Numbers, sightings: Numbers) -> Flags:
     row_count = len(seen.row_gpu)
     has_copies = np.zeros(row_count, np.bool_)
     is_shared = np.bincount(seen.sighting_row, minlength=row_count)[seen.sighting_row] > 1
-    candidates = np.flatnonzero(is_shared[sightings])
+    candidates = np.flatnonzero(is_shared[sightings] & ~IS_COUNT[fields])
     if not len(candidates):
         return has_copies
     fields, sightings = fields[candidates], sightings[candidates]

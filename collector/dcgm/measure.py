@@ -23,7 +23,7 @@ COLUMN = np.array([0, *(COLUMNS.index(field.column) for field in FIELDS[1:])], n
 RANK = np.array([field.rank for field in FIELDS], np.int64)
 IS_DEVICE_WIDE = np.array([field.is_device_wide for field in FIELDS])
 IS_MASK = np.array([field.is_mask for field in FIELDS])
-_IS_COUNT = np.array([bool(field.label) for field in FIELDS])
+IS_COUNT = np.array([bool(field.label) for field in FIELDS])
 _IS_PROFILED = np.array([field.is_profiled for field in FIELDS])
 _TIMES = np.array([field.times for field in FIELDS])
 _DIVIDED_BY = np.array([field.divided_by for field in FIELDS])
@@ -69,7 +69,7 @@ def measure(values: Floats, fields: Numbers, meanings: Floats, is_slice: Flags) 
         is_good |= is_clamped
     is_blank = is_sentinel(values)
     is_good &= ~is_blank
-    is_count = _IS_COUNT[fields]
+    is_count = IS_COUNT[fields]
     if not is_count.any():
         return Measured(scaled, is_good, ~is_good, is_clamped)
     is_bad = np.where(is_count, ~((values >= 0) & (values <= _MAX_COUNT)) | is_blank, ~is_good)

@@ -15,14 +15,17 @@ HEADER = "gpu_uuid,node,slot,model,pool,status,from_at,until_at\n"
 
 def test_a_saved_page_is_what_a_scrape_would_have_given(recordings, now):
     tables = dict(resolve("importers", "exposition")(recordings / "h100_node.prom", at=now))
+    events = tables.pop("quality_event").to_pylist()
     assert {name: table.num_rows for name, table in tables.items()} == {"source_read": 1, "reading": 2, "holding": 1}
+    assert {event["kind"] for event in events} == {"renamed_metric"}
+    assert {event["subject"] for event in events} == {"h100_node.prom"}
     first = tables["reading"].to_pylist()[0]
     assert (first["node"], first["ts"], first["interval_seconds"], first["gpu_util_ratio"]) == ("node-7", now, 60, 0.93)
 
 
 def test_a_saved_page_keeps_its_own_times_and_takes_a_node(tmp_path, now):
     path = tmp_path / "page.prom"
-    path.write_text('DCGM_FI_DEV_GPU_UTIL{UUID="G",Hostname="x"} 1 1700000000000\n')
+    path.write_text('DCGM_FI_DEV_GPU_UTIL_RATIO{UUID="G",Hostname="x"} 1 1700000000000\n')
     tables = dict(exposition.read(path, node="n1", at=now))
     assert set(tables) == {"source_read", "reading"}
     for table in tables.values():

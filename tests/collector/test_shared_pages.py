@@ -100,11 +100,15 @@ def test_002_blank_codes_are_null(problem):
 
 
 def test_006_profiling_zeros_are_contradicted(problem):
-    readings = problem("006-prof-silent-zero.prom").readings
+    observation = problem("006-prof-silent-zero.prom")
+    readings = observation.readings
     assert len(readings) == 8
     assert sum(reading.gpu_util_ratio for reading in readings) / 8 == pytest.approx(0.995)
     assert all(reading.gr_engine_active_ratio is None for reading in readings)
     assert all(reading.quality_flags == QualityFlag.PROFILING_CONTRADICTED for reading in readings)
+    told = [event for event in observation.others["quality_event"] if event.kind == "contradiction"]
+    assert sorted(event.subject for event in told) == [f"GPU-dddd000{number}" for number in range(8)]
+    assert {(event.subject_kind, event.count) for event in told} == {("gpu", 1)}
 
 
 def test_010_a_mig_card_counts_once(problem):
@@ -190,3 +194,17 @@ def test_182_forty_labels_are_one_series_and_34_dropped_labels(problem):
         observation = problem("182-forty-labels.prom", target)
         assert [reading.gpu_util_ratio for reading in observation.readings] == [0.55]
         assert target.series.dropped_labels == 34
+    events = [*problem("182-forty-labels.prom").others["quality_event"]]
+    assert [event.count for event in events if event.kind == "dropped_label"] == [34]
+
+
+def test_183_churning_pods_cap_their_target_and_leave_every_card():
+    """The 305,000 series, generated as described; the healthy target has a cache of its own."""
+    target, healthy = Target(node="churning"), Target(node="healthy")
+    page = "".join(f'DCGM_FI_DEV_GPU_UTIL{{UUID="GPU-{n % 8}",exported_pod="p{n}"}} {n % 8}\n' for n in range(305_000))
+    observation = parse(page.encode(), NOW, target)
+    assert [reading.gpu_util_ratio for reading in observation.readings] == [n / 100 for n in range(8)]
+    told = [event for event in observation.others["quality_event"] if event.kind == "too_many_series"]
+    assert [(event.subject, event.count) for event in told] == [("churning", 255_000)]
+    assert parse(b'DCGM_FI_DEV_GPU_UTIL{UUID="G"} 5\n', NOW, healthy).readings[0].gpu_util_ratio == 0.05
+    assert healthy.uncached_series == 0
