@@ -172,8 +172,8 @@ def test_the_workload_gives_tenant_queue_stage_and_kind(house: Warehouse) -> Non
     cards(house, ["a"])
     sight(house, "a", "llm-worker-0", range(60))
     pod(house, "llm-worker-0", 0, workload_id="t/llm")
-    shape = {"pod_count": 1, "num_gpu": 1, "gpu_milli": 1000, "cpu_milli": 0, "memory_mib": 0}
-    whose = {"tenant": "nlp", "queue": "gold", "stage": "pretraining", "kind": "training"}
+    shape: dict[str, Any] = {"pod_count": 1, "num_gpu": 1, "gpu_milli": 1000, "cpu_milli": 0, "memory_mib": 0}
+    whose: dict[str, Any] = {"tenant": "nlp", "queue": "gold", "stage": "pretraining", "kind": "training"}
     put(house, "workload", [Workload(workload_id="t/llm", submitted_at=AT, **shape, **whose)])
     assert hours(house, "workload_id") == {"t/llm": 1.0}
     assert (hours(house, "tenant"), hours(house, "queue")) == ({"nlp": 1.0}, {"gold": 1.0})
