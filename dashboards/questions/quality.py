@@ -18,7 +18,8 @@ def show(view: View) -> None:
     st.title(texts("quality.title"))
     differences = view.ask("inventory_differences")
     nodes = view.ask_period("coverage_by_node")
-    if not differences and not nodes:
+    found = view.ask_period("quality_summary")
+    if not differences and not nodes and not found:
         notices.empty_period(texts, view.extent, view.filters.timezone)
         return
     low = [row for row in nodes if row["coverage_ratio"] is not None and row["coverage_ratio"] < 1]
@@ -36,7 +37,8 @@ def show(view: View) -> None:
         place.metric(texts(f"quality.{name}"), value)
     _differences(view, differences)
     _coverage(view, nodes, len(low))
-    queries_note(view, "inventory_differences", "coverage_by_node")
+    _found(view, found)
+    queries_note(view, "inventory_differences", "coverage_by_node", "quality_summary")
 
 
 def _differences(view: View, rows: list[dict[str, Any]]) -> None:
@@ -97,3 +99,26 @@ def _coverage(view: View, nodes: list[dict[str, Any]], low_count: int) -> None:
         "unknown_gpu_hours": hours_column(texts("coverage.unknown")),
     }
     show_table([{**row, "node": escaping.one_line(row["node"])} for row in nodes], columns, "coverage")
+
+
+def _found(view: View, rows: list[dict[str, Any]]) -> None:
+    texts, zone = view.texts, view.filters.timezone
+    st.subheader(texts("quality.found_title"))
+    if not rows:
+        st.success(texts("quality.found_none"), icon=":material/task_alt:")
+        return
+    lines = [
+        {
+            "kind": texts.code("quality_kind", row["kind"]),
+            "source": escaping.one_line(row["source"]) or numbers.NO_VALUE,
+            "subjects": row["subject_count"],
+            "events": row["event_count"],
+            "hours": row["hour_count"],
+            "last": numbers.instant(row["last_at"], zone),
+        }
+        for row in rows
+    ]
+    columns: dict[str, Any] = {name: texts(f"quality.{name}") for name in ("kind", "source")}
+    for name in ("subjects", "events", "hours"):
+        columns[name] = st.column_config.NumberColumn(texts(f"quality.{name}"), format="localized")
+    show_table(lines, columns | {"last": f"{texts('quality.last')} ({zone})"}, "found")

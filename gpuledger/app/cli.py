@@ -43,6 +43,8 @@ FINDING_COLUMNS = (
     "confidence",
 )
 
+PROBLEM_COLUMNS = ("source", "problem", "subject_count", "event_count", "advice")
+
 
 def _settings(config: Path | None, warehouse: Path | None, **more: Any) -> Settings:
     return settings_file.load(config, warehouse=warehouse, **more)
@@ -238,11 +240,20 @@ def report(  # noqa: PLR0913, PLR0917 a command's options are its arguments
 
 
 @app.command()
-def doctor(warehouse: Warehouse = None, config: Config = None, form: Form = Format.TEXT) -> None:
-    """Check that the ledger closes, readings are fresh, rules load, and no message is stuck."""
+def doctor(
+    warehouse: Warehouse = None,
+    language: Annotated[str, typer.Option(help="language of the advice, en or zh")] = "en",
+    config: Config = None,
+    form: Form = Format.TEXT,
+) -> None:
+    """Check that the service works, and say what would make its numbers better.
+
+    Ends with 1 when a check fails; problems of the readings' quality are advice.
+    """
     with open_warehouse(_settings(config, warehouse), must_exist=True) as client:
         answer = client.post("/v1/check")
-    emit({"checks": answer["checks"]}, form)
+        problems = client.get("/v1/quality", language=language)["problems"]
+    emit({"checks": answer["checks"], "problems": problems}, form, columns={"problems": PROBLEM_COLUMNS})
     if not all(check["ok"] for check in answer["checks"]):
         sys.exit(1)
 

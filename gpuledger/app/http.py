@@ -206,6 +206,13 @@ def _read_routes(app: FastAPI) -> None:
         span = given.get("from"), given.get("to")
         return Json(service.ledger(by, service.ledger_window(*span) if any(span) or service.evidence() else None))
 
+    @app.get("/v1/quality")
+    def quality(request: Request, service: Served) -> Response:
+        """What lowers trust in the records, by source and kind, and what to do about it."""
+        given = request.query_params
+        language = parameters.read("language", given.get("language", "en"))
+        return Json(service.quality(given.get("from"), given.get("to"), language))
+
     @app.post("/v1/ledger/build")
     def build(request: Request, service: Served) -> Response:
         """Rebuild the ledger over a window."""

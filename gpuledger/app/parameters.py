@@ -14,6 +14,7 @@ from gpuledger.model import Window
 
 DIMENSIONS = ("tenant", "node", "model", "state", "pool", "stage", "kind", "workload")
 BUCKETS = ("hour", "day")
+LANGUAGES = ("en", "zh")
 
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 LONGEST_WINDOW = timedelta(days=3660)
@@ -97,6 +98,7 @@ READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "at": instant,
     "by": _one_of(DIMENSIONS),
     "bucket": _one_of(BUCKETS),
+    "language": _one_of(LANGUAGES),
     "timezone": _zone,
     "bucket_seconds": _positive,
     "limit_count": _positive,

@@ -12,6 +12,7 @@ import structlog
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from gpuledger.app.encoding import plain, to_json
 
@@ -63,7 +64,7 @@ def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
         is_number = isinstance(rows[0][column], int | float) and not isinstance(rows[0][column], bool)
         table.add_column(column, justify="right" if is_number else "left", overflow="fold")
     for row in rows[:FOLDED]:
-        table.add_row(*(_cell(row[column]) for column in columns))
+        table.add_row(*(Text(_cell(row[column])) for column in columns))  # "[N/A]" is text, not markup
     if len(rows) > FOLDED:
         table.caption = f"{len(rows) - FOLDED} more"
     return table

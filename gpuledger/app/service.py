@@ -7,7 +7,7 @@ import dataclasses
 import json
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 import structlog
 
 from collector.attribution.rules import load as load_rules
+from gpuledger.app import doctor, parameters
 from gpuledger.app.assembling import Assembling
 from gpuledger.app.dirt import Dirt
 from gpuledger.app.metrics import ServiceMetrics
@@ -25,9 +26,9 @@ from gpuledger.clock import Clock, SystemClock
 from gpuledger.config import Settings
 from gpuledger.errors import BadInput, GpuledgerError, RuleError
 from gpuledger.model import Finding, Recommendation, Window, to_table
-from gpuledger.registry import REPORTS, RULES, resolve
+from gpuledger.registry import REPORTS, resolve
 from warehouse import IngestResult, Warehouse
-from warehouse.ledger import AUDITS, LedgerBuild
+from warehouse.ledger import LedgerBuild
 from warehouse.samples import SampleStore
 from warehouse.state import StateStore
 
@@ -250,45 +251,24 @@ class Service:
 
     def doctor(self) -> list[dict[str, Any]]:
         """Checks a person would want: does the ledger close, is anything stale, do all rules load, is all mail out."""
-        return [_checked(name, check) for name, check in self._checks().items()]
+        return doctor.checks(self)
 
-    def _checks(self) -> Mapping[str, Callable[[], str]]:
+    def quality(self, from_text: Any, to_text: Any, language: str) -> dict[str, Any]:
+        """What lowers trust in the records, and what to do; by default in the ledger's last day, silent sources too."""
+        extent = self._extent("ledger_extent")
+        if extent is None and not (from_text and to_text):
+            return {"from": None, "to": None, "summary": [], "problems": []}
+        if extent is not None and not from_text:
+            end = min(parameters.instant("to", to_text), extent.to_at) if to_text else extent.to_at
+            from_text = max(extent.from_at, end - doctor.LOOKED_BACK)
+        window = self.ledger_window(from_text, to_text)
+        span = {"from_at": window.from_at, "to_at": window.to_at}
         return {
-            "warehouse_answers": self._assert_answers,
-            "ledger_closes": self._assert_closed,
-            "readings_are_fresh": self._assert_fresh,
-            "rules_load": lambda: ", ".join(map(_loaded, RULES)),
-            "alerts_are_out": self._assert_delivered,
+            "from": window.from_at,
+            "to": window.to_at,
+            "summary": self.query("quality_summary", **span).to_pylist(),
+            "problems": doctor.problems(self, window, language, now=None if to_text else self.clock.now()),
         }
-
-    def _assert_closed(self) -> str:
-        extent = self.query("ledger_extent").to_pylist()[0]
-        if extent["from_at"] is None:
-            return "no ledger yet"
-        span = {"from_at": extent["from_at"], "to_at": extent["to_at"]}
-        rows = {name: self.query(name, **span).num_rows for name in AUDITS}
-        if any(rows.values()):
-            raise GpuledgerError(f"audits returned rows: {rows}")
-        return f"{', '.join(rows)} return no row"
-
-    def _assert_fresh(self) -> str:
-        read_at = self.query("last_read").to_pylist()[0]["read_at"]
-        if read_at is None:
-            raise GpuledgerError("nothing was ever read")
-        minutes = (self.clock.now() - read_at).total_seconds() / 60
-        if minutes > 10:
-            raise GpuledgerError(f"nothing was read for {minutes:,.0f} min")
-        return f"last read {max(0.0, minutes):,.0f} min ago"
-
-    def _assert_answers(self) -> str:
-        known = self.evidence()
-        return f"records from {known.from_at} to {known.to_at}" if known else "no records yet"
-
-    def _assert_delivered(self) -> str:
-        counts = self.state.outbox_counts()
-        if counts["dead"]:
-            raise GpuledgerError(f"{counts['dead']} messages could not be delivered")
-        return ", ".join(f"{count} {status}" for status, count in counts.items())
 
 
 @contextlib.contextmanager
@@ -301,18 +281,6 @@ def _attempt(name: str) -> Iterator[None]:
     except Exception as error:  # anything at all may come from a plug-in
         log.exception("could_not_run", name=name)
         raise RuleError(f"{name} could not run: {error}") from error
-
-
-def _loaded(rule: str) -> str:
-    with _attempt(rule):
-        return str(resolve("rules", rule)().name)
-
-
-def _checked(name: str, check: Callable[[], str]) -> dict[str, Any]:
-    try:
-        return {"name": name, "ok": True, "detail": check()}
-    except GpuledgerError as error:
-        return {"name": name, "ok": False, "detail": str(error)}
 
 
 def _text(body: Mapping[str, Any]) -> str:

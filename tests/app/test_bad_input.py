@@ -125,6 +125,8 @@ CASES: tuple[Case, ...] = (
     _query("gpu_list", "text", text="x" * 4097, limit_count="1"),
     *_spans("GET", "/v1/ledger", "/v1/ledger"),
     ("GET /v1/ledger", "/v1/ledger", {"params": {"by": "colour"}}, 400, "by"),
+    *_spans("GET", "/v1/quality", "/v1/quality"),
+    ("GET /v1/quality", "/v1/quality", {"params": {"language": "fr"}}, 400, "language"),
     *_spans("POST", "/v1/ledger/build", "/v1/ledger/build"),
     *_spans("POST", "/v1/analyze/{rule}", "/v1/analyze/idle_allocation"),
     ("POST /v1/analyze/{rule}", "/v1/analyze/no_such_rule", {"params": WINDOW}, 404, "rule"),

@@ -306,6 +306,12 @@ def _coverage_by_node(_: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def _quality_summary(_: Mapping[str, Any]) -> list[dict[str, Any]]:
+    counts = {"subject_count": 3, "event_count": 1234, "hour_count": 5, "worst_value": None}
+    kinds = (("dcgm", "missing_metric"), (HOSTILE, "clock_skew"), ("", "never_seen"))
+    return [{"source": source, "kind": kind, **counts, "last_at": END} for source, kind in kinds]
+
+
 def _ledger_extent(_: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         {
@@ -332,6 +338,7 @@ QUERIES: Mapping[str, Callable[[Mapping[str, Any]], list[dict[str, Any]]]] = {
     "findings_by_cause": _findings_by_cause,
     "inventory_differences": _inventory_differences,
     "coverage_by_node": _coverage_by_node,
+    "quality_summary": _quality_summary,
 }
 
 _NO_EXTENT = {"from_at": None, "to_at": None, "gpu_count": 0, "node_count": 0, "pool_count": 0, "final_until_at": None}

@@ -178,3 +178,11 @@ def test_differences_are_listed_by_kind(monkeypatch):
     test = open_page(monkeypatch, RecordedClient(), "quality", kind="scheduler_count")
     assert metrics_of(test) == {"Differences": "2", "Nodes below 100 %": "1", "Unknown": "123 GPU-h"}
     assert list(test.dataframe[0].value["kind"]) == ["scheduler and assets list count differently"]
+
+
+def test_what_lowers_trust_is_listed_by_kind_and_source(monkeypatch):
+    test = open_page(monkeypatch, RecordedClient(), "quality")
+    table = next(frame.value for frame in test.dataframe if "events" in frame.value)
+    assert list(table["kind"]) == ["metric missing", "clocks apart", "never seen"]
+    assert list(table["source"])[::2] == ["dcgm", "-"]
+    assert list(table["events"]) == [1234] * 3

@@ -1,0 +1,178 @@
+"""What the doctor looks at: does the service work (checks), and what would make its numbers better (problems)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from gpuledger.errors import GpuledgerError, RuleError
+from gpuledger.model import Window
+from gpuledger.presentation import numbers, texts
+from gpuledger.registry import RULES, resolve
+from warehouse.ledger import AUDITS
+
+if TYPE_CHECKING:
+    from gpuledger.app.service import Service
+
+FRESH_MINUTES = 10
+NAMED = 3
+"""How many places a sentence names; the answer lists up to twenty."""
+
+LOOKED_BACK = timedelta(days=1)
+SILENT_AFTER_READS, SILENT_AFTER = 5, timedelta(minutes=5)
+REMEMBERED = timedelta(days=7)
+ONCE_ONLY = ("prometheus",)
+"""Sources that are read when somebody asks: their silence says nothing."""
+
+METRICS: Mapping[str, tuple[str, str]] = {
+    "gpu_util_ratio": ("GPU_UTIL", "DCGM_FI_DEV_GPU_UTIL"),
+    "sm_active_ratio": ("SM_ACTIVE", "DCGM_FI_PROF_SM_ACTIVE"),
+    "tensor_active_ratio": ("PIPE_TENSOR_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"),
+    "dram_active_ratio": ("DRAM_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE"),
+    "fb_used_bytes": ("FB_USED", "DCGM_FI_DEV_FB_USED"),
+    "power_watts": ("POWER_USAGE", "DCGM_FI_DEV_POWER_USAGE"),
+    "nvlink_bytes_per_second": ("NVLINK_BANDWIDTH_TOTAL", "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"),
+    "energy_joules": ("TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"),
+}
+"""Columns of a reading as an exporter's page and its counter file call them."""
+
+RATIOS, SECONDS = ("low_coverage",), ("stale", "slow_interval", "silent")
+
+
+def checks(service: Service) -> list[dict[str, Any]]:
+    """Does the ledger close, is anything stale, do all rules load, is all mail out."""
+    every: Mapping[str, Callable[[], str]] = {
+        "warehouse_answers": lambda: _answers(service),
+        "ledger_closes": lambda: _closed(service),
+        "readings_are_fresh": lambda: _fresh(service),
+        "rules_load": lambda: ", ".join(map(_loaded, RULES)),
+        "alerts_are_out": lambda: _delivered(service),
+    }
+    return [_checked(name, check) for name, check in every.items()]
+
+
+def _checked(name: str, check: Callable[[], str]) -> dict[str, Any]:
+    try:
+        return {"name": name, "ok": True, "detail": check()}
+    except GpuledgerError as error:
+        return {"name": name, "ok": False, "detail": str(error)}
+
+
+def _answers(service: Service) -> str:
+    known = service.evidence()
+    return f"records from {known.from_at} to {known.to_at}" if known else "no records yet"
+
+
+def _closed(service: Service) -> str:
+    extent = service.query("ledger_extent").to_pylist()[0]
+    if extent["from_at"] is None:
+        return "no ledger yet"
+    span = {"from_at": extent["from_at"], "to_at": extent["to_at"]}
+    rows = {name: service.query(name, **span).num_rows for name in AUDITS}
+    if any(rows.values()):
+        raise GpuledgerError(f"audits returned rows: {rows}")
+    return f"{', '.join(rows)} return no row"
+
+
+def _fresh(service: Service) -> str:
+    read_at = service.query("last_read").to_pylist()[0]["read_at"]
+    if read_at is None:
+        raise GpuledgerError("nothing was ever read")
+    minutes = (service.clock.now() - read_at).total_seconds() / 60
+    if minutes > FRESH_MINUTES:
+        raise GpuledgerError(f"nothing was read for {minutes:,.0f} min")
+    return f"last read {max(0.0, minutes):,.0f} min ago"
+
+
+def _loaded(rule: str) -> str:
+    try:
+        return str(resolve("rules", rule)().name)
+    except GpuledgerError:
+        raise
+    except Exception as error:  # anything at all may come from a plug-in
+        raise RuleError(f"{rule} could not run: {error}") from error
+
+
+def _delivered(service: Service) -> str:
+    counts = service.state.outbox_counts()
+    if counts["dead"]:
+        raise GpuledgerError(f"{counts['dead']} messages could not be delivered")
+    return ", ".join(f"{count} {status}" for status, count in counts.items())
+
+
+def problems(service: Service, window: Window, language: str, *, now: datetime | None = None) -> list[dict[str, Any]]:
+    """What lowers trust in the records of `window`, by source, each with what to do about it.
+
+    With `now`, sources that have fallen silent are among them.
+    """
+    rows = service.query("quality_subjects", from_at=window.from_at, to_at=window.to_at).to_pylist()
+    silent = [] if now is None else list(_silent(service, now))
+    words = texts.Texts(language)
+    return [_problem(row, words) for row in [*silent, *rows]]
+
+
+def _silent(service: Service, now: datetime) -> Iterator[dict[str, Any]]:
+    """Sources that gave readings in the last days and have stopped."""
+    for row in service.query("source_last_read", from_at=now - REMEMBERED, to_at=now).to_pylist():
+        age = now - row["last_at"]
+        is_silent = age > max(SILENT_AFTER, timedelta(seconds=SILENT_AFTER_READS * row["interval_seconds"]))
+        if is_silent and row["source"] not in ONCE_ONLY:
+            yield {
+                "source": row["source"],
+                "kind": "silent",
+                "detail": "",
+                "subject_kind": "gpu",
+                "subject_count": row["gpu_count"],
+                "subjects": [],
+                "event_count": 1,
+                "worst_value": age.total_seconds(),
+            }
+
+
+def _problem(row: Mapping[str, Any], words: texts.Texts) -> dict[str, Any]:
+    metric, field = METRICS.get(row["detail"], (row["detail"], row["detail"]))
+    effect = f"advice.effect_{row['detail']}"
+    return {
+        **row,
+        "problem": words.code("quality_kind", row["kind"]),
+        "advice": words(
+            _key(row),
+            source=row["source"],
+            where=_where(row["subjects"], row["subject_count"], words),
+            detail=row["detail"],
+            count=numbers.count(row["event_count"]),
+            value=_value(row["kind"], row["worst_value"], words.language),
+            metric=metric,
+            field=field,
+            effect=words(effect) if _exists(effect) else "",
+        ).strip(),
+    }
+
+
+def _key(row: Mapping[str, Any]) -> str:
+    """The text for this source, where there is one, else that for every source."""
+    base = row["source"].partition("/")[0].partition(":")[0]
+    own, common = f"advice.{row['kind']}_{base}", f"advice.{row['kind']}"
+    return own if _exists(own) else common
+
+
+def _exists(key: str) -> bool:
+    known = texts.keys()
+    return key in known
+
+
+def _where(subjects: Sequence[str], count: int, words: texts.Texts) -> str:
+    if not subjects:
+        return words("advice.cards", count=numbers.count(count))
+    names = ", ".join(subjects[:NAMED])
+    more = count - min(NAMED, len(subjects))
+    return words("advice.where", names=names, count=numbers.count(more)) if more > 0 else names
+
+
+def _value(kind: str, value: float | None, language: str) -> str:
+    if value is None:
+        return numbers.NO_VALUE
+    if kind in RATIOS:
+        return numbers.percent(value)
+    return numbers.duration(value / 3600, language) if kind in SECONDS else numbers.count(round(value))
