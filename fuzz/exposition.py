@@ -120,7 +120,7 @@ def check(content: bytes) -> None:
 
 def _silent(content: bytes) -> int:
     """Lines that are comments or blank."""
-    lines = (line.strip() for line in content.split(b"\n"))
+    lines = (line.strip(b" \t\r") for line in content.split(b"\n"))
     return sum(not line or line.startswith(b"#") for line in lines)
 
 
@@ -178,7 +178,8 @@ def _theirs(content: bytes) -> list[Sample] | None:
 
 
 def _sample(name: str, labels: Mapping[str, str], value: float, at: float | None) -> Sample:
-    shown = "NaN" if math.isnan(value) else repr(float(value))
+    # Its whole numbers have no negative zero.
+    shown = "NaN" if math.isnan(value) else repr(float(value) + 0.0)
     return name.removesuffix("_total"), tuple(sorted(labels.items())), shown, at
 
 

@@ -39,6 +39,7 @@ BEYOND_CAP = "series beyond the cap"
 _PAGE_TIMES_CAP = 10
 _MAX_TEXTS = 20_000
 _HASH = ord("#")
+_BLANKS = b" \t\r"
 
 
 @dataclass(slots=True)
@@ -201,8 +202,8 @@ class ExpositionParser(Generic[Meaning]):
             work.refused[NOT_UTF8 if isinstance(error, UnicodeDecodeError) else str(error)] += 1
 
     def _read_new(self, line: bytes, head: bytes, tail: bytes, work: _Work[Meaning]) -> None:
-        if not tail or line[0] in b" \t\r":
-            stripped = line.strip()
+        if not tail or line[0] in _BLANKS:
+            stripped = line.strip(_BLANKS)
             if not stripped or stripped[0] == _HASH:
                 return
         if len(line) > self._max_line_bytes:

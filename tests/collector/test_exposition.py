@@ -344,3 +344,8 @@ def test_six_legal_lines_of_our_own_read_as_written():
     read = parser().parse(page)
     assert [series.labels["pod"] for series, _, _ in read.samples] == texts
     assert sum(value for _, value, _ in read.samples) == 21.0
+
+
+@pytest.mark.parametrize("line", [b"\x0b", b"\x0c# no comment", b"\x00"])
+def test_other_white_space_is_neither_blank_nor_comment(line):
+    assert parser().parse(line).refused.total() == 1
