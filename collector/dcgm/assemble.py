@@ -27,6 +27,9 @@ from collector.dcgm.sighted import Sighted, instants, sight
 from collector.samples import Samples
 from gpuledger.model import QualityFlag, arrow_schema, slice_share, to_table
 
+_INSTANT = pa.timestamp("us", tz="UTC")
+_FEW = 1000  # rows up to which a list is cheaper than calling a kernel
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
@@ -187,11 +190,13 @@ def _holdings(of: Held, columns: _Columns) -> pa.Table:
 
 
 def _times(us: Numbers) -> pa.Array:
-    return pa.array(us).cast(pa.timestamp("us", tz="UTC"))
+    return pa.Array.from_buffers(_INSTANT, len(us), [None, pa.py_buffer(np.ascontiguousarray(us))])
 
 
 def _texts(texts: Sequence[str], codes: Numbers) -> pa.Array:
     """The text of each code; null for `NONE`."""
+    if len(codes) <= _FEW:
+        return pa.array([None if code == NONE else texts[code] for code in codes.tolist()], pa.string())
     return pa.array(texts, pa.string()).take(pa.array(codes, mask=codes == NONE))
 
 
@@ -210,4 +215,6 @@ def _table(name: str, count: int, columns: dict[str, Any]) -> pa.Table:
 
 
 def _column(field: pa.Field, values: Any, count: int) -> pa.Array:
-    return values if isinstance(values, pa.Array) else pa.repeat(pa.scalar(values, field.type), count)
+    if isinstance(values, pa.Array):
+        return values
+    return pa.nulls(count, field.type) if values is None else pa.repeat(pa.scalar(values, field.type), count)

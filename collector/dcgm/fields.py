@@ -206,8 +206,11 @@ def is_device_metric(name: str) -> bool:
 
 
 def field_named(name: str, *, gpu_util_ratio_unit: str = "percent") -> Field | None:
-    """The field that metric `name` measures, or None. Old namespaces write the names in lower case."""
+    """The field that metric `name` measures, or None.
+
+    Old namespaces write the names in lower case; clients that follow OpenMetrics put `_total` behind every counter.
+    """
     upper = name.upper()
     if upper == "DCGM_FI_DEV_GPU_UTIL_RATIO" and gpu_util_ratio_unit == "ratio":
         return _TRUE_RATIO
-    return _FIELDS.get(upper)
+    return _FIELDS.get(upper) or _FIELDS.get(upper.removesuffix("_TOTAL"))
