@@ -73,7 +73,7 @@ def messages(raw: bytes, field: int) -> tuple[Places, Places, dict[int, int]]:
 
 
 def _bounds(raw: bytes, starts: list[int], marks: list[int]) -> tuple[Places, Places]:
-    """Begin and stop of the messages whose fields start at `starts`; after each another starts, or what is at `marks`."""
+    """Begin and stop of the messages in the fields at `starts`. A field ends where another starts, or at a mark."""
     tagged = np.array(starts, np.int64)
     octets = np.frombuffer(raw, np.uint8)
     # A length has as many bytes as it takes until one is below 0x80.

@@ -66,6 +66,10 @@ def card(number: int = 0, metric: str = "DCGM_FI_DEV_GPU_UTIL", **more: str) -> 
 def rows(api: Any, table: str, *without: str) -> list[dict[str, Any]]:
     """All rows of a table in a certain order, without some columns."""
     with api.service.warehouse.reading() as cursor:
-        found = cursor.sql(f'from "{table}"').to_arrow_table().to_pylist()
+        return in_order(cursor.sql(f'from "{table}"').to_arrow_table().to_pylist(), *without)
+
+
+def in_order(found: Iterable[dict[str, Any]], *without: str) -> list[dict[str, Any]]:
+    """Rows sorted by the instant and by what they say, without some columns."""
     kept = [{name: value for name, value in row.items() if name not in without} for row in found]
-    return sorted(kept, key=str)
+    return sorted(kept, key=lambda row: (str(row.get("ts", "")), str(row)))
