@@ -15,8 +15,21 @@ LEAVES_PER_SPINE = 4
 
 
 @dataclass(frozen=True, slots=True)
+class MigSlice:
+    """A GPU instance; `slice_id` is its GPU instance id, `share` its compute slices over the card's."""
+
+    slice_id: str
+    profile: str
+    share: float
+    fb_total_mib: int
+
+
+@dataclass(frozen=True, slots=True)
 class Hardware:
-    """What the hosts of a pool are made of. Memory in MiB, clocks in MHz; `weight` is the pool's part of a fleet."""
+    """What the hosts of a pool are made of. Memory in MiB, clocks in MHz; `weight` is the pool's part of a fleet.
+
+    `layouts` are how its cards are cut under MIG, one card after the other; without any it is not in use.
+    """
 
     pool: str
     model: str
@@ -27,7 +40,12 @@ class Hardware:
     fb_total_mib: int
     sm_clock_mhz: int
     mem_clock_mhz: int
-    is_mig: bool = False
+    layouts: tuple[tuple[MigSlice, ...], ...] = ()
+
+    @property
+    def is_mig(self) -> bool:
+        """Whether its cards are cut into slices."""
+        return bool(self.layouts)
 
     @property
     def facts(self) -> GpuModel:
@@ -35,32 +53,55 @@ class Hardware:
         return next(known for known in GPU_MODELS if known.model == self.model)
 
 
+def _slices(profile: str, parts: int, fb_total_mib: int, *ids: str) -> tuple[MigSlice, ...]:
+    return tuple(MigSlice(number, profile, parts / 7, fb_total_mib) for number in ids)
+
+
+MIG_LAYOUT = (
+    *_slices("3g.40gb", 3, 40_192, "2"),
+    *_slices("2g.20gb", 2, 19_968, "3"),
+    *_slices("1g.10gb", 1, 9_728, "9", "10"),
+)
+MIG_LAYOUTS = (
+    MIG_LAYOUT,
+    (*_slices("4g.40gb", 4, 40_192, "1"), *_slices("3g.40gb", 3, 40_192, "2")),
+    _slices("1g.10gb", 1, 9_728, "7", "8", "9", "10", "11", "12", "13"),
+    _slices("2g.20gb", 2, 19_968, "3", "4", "5"),
+    _slices("7g.80gb", 7, 80_384, "0"),
+)
+"""The three slices of the fourth leave a seventh of their card to nobody."""
+
 HARDWARE = (
     Hardware("h100-train", "H100", "NVIDIA H100 80GB HBM3", 0.42, 192, 2_064_384, 81_559, 1_980, 2_619),
     Hardware("a100-shared", "A100", "NVIDIA A100-SXM4-80GB", 0.24, 128, 1_032_192, 81_920, 1_410, 1_593),
     Hardware("l40s-serve", "L40S", "NVIDIA L40S", 0.14, 96, 774_144, 46_068, 2_520, 9_001),
-    Hardware("a100-mig", "A100", "NVIDIA A100-SXM4-80GB", 0.06, 128, 1_032_192, 81_920, 1_410, 1_593, is_mig=True),
+    Hardware(
+        "a100-mig",
+        "A100",
+        "NVIDIA A100-SXM4-80GB",
+        0.06,
+        128,
+        1_032_192,
+        81_920,
+        1_410,
+        1_593,
+        layouts=(MIG_LAYOUT,),
+    ),
     Hardware("h20-serve", "H20", "NVIDIA H20", 0.14, 192, 2_064_384, 97_871, 1_980, 2_619),
 )
 """In the order in which a small fleet gets its first host of each."""
 
-
-@dataclass(frozen=True, slots=True)
-class MigSlice:
-    """A GPU instance; `slice_id` is its GPU instance id, `share` its compute slices over the card's."""
-
-    slice_id: str
-    profile: str
-    share: float
-    fb_total_mib: int
-
-
-MIG_LAYOUT = (
-    MigSlice("2", "3g.40gb", 3 / 7, 40_192),
-    MigSlice("3", "2g.20gb", 2 / 7, 19_968),
-    MigSlice("9", "1g.10gb", 1 / 7, 9_728),
-    MigSlice("10", "1g.10gb", 1 / 7, 9_728),
-)
+OF_SCENARIO = {
+    "mig": (
+        Hardware("a100-mig", "A100", "NVIDIA A100-SXM4-80GB", 0.5, 128, 1_032_192, 81_920, 1_410, 1_593, MIG_LAYOUTS),
+        Hardware("h100-mig", "H100", "NVIDIA H100 80GB HBM3", 0.5, 192, 2_064_384, 81_559, 1_980, 2_619, MIG_LAYOUTS),
+    ),
+    "timeslice": (
+        Hardware("a100-timeslice", "A100", "NVIDIA A100-SXM4-80GB", 0.5, 128, 1_032_192, 81_920, 1_410, 1_593),
+        Hardware("l40s-timeslice", "L40S", "NVIDIA L40S", 0.5, 96, 774_144, 46_068, 2_520, 9_001),
+    ),
+}
+"""Fleets that are made of something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +163,9 @@ class Fleet:
         return self.hosts[self.cards[card].host]
 
 
-def pool_sizes(nodes: int) -> list[int]:
-    """How many hosts each of HARDWARE gets: by weight, and at least one each while there are enough."""
-    ideal = [hardware.weight * nodes for hardware in HARDWARE]
+def pool_sizes(nodes: int, table: tuple[Hardware, ...] = HARDWARE) -> list[int]:
+    """How many hosts each of `table` gets: by weight, and at least one each while there are enough."""
+    ideal = [hardware.weight * nodes for hardware in table]
     sizes = [int(value) for value in ideal]
     for position in range(min(nodes, len(sizes))):
         sizes[position] = max(sizes[position], 1)
@@ -141,7 +182,8 @@ def build_fleet(spec: FleetSpec) -> Fleet:
     hosts: list[Host] = []
     cards: list[Card] = []
     devices: list[Device] = []
-    for hardware, size in zip(HARDWARE, pool_sizes(spec.nodes), strict=True):
+    table = OF_SCENARIO.get(spec.scenario, HARDWARE)
+    for hardware, size in zip(table, pool_sizes(spec.nodes, table), strict=True):
         for number in range(size):
             leaf = number // HOSTS_PER_LEAF
             index = len(hosts)
@@ -165,5 +207,5 @@ def _card(rng: np.random.Generator, place: tuple[int, int, int], first_device: i
         gpu_uuid=f"GPU-{uuid.UUID(bytes=rng.bytes(16), version=4)}",
         pci_bus_id=f"00000000:{0x1B + slot * 0x11:02X}:00.0",
         first_device=first_device,
-        slices=MIG_LAYOUT if hardware.is_mig else (),
+        slices=hardware.layouts[index % len(hardware.layouts)] if hardware.layouts else (),
     )

@@ -1,12 +1,15 @@
 """The fleet's exporters over HTTP: one port, one path a node, so that real collectors can scrape what never existed.
 
 `/nodes/<node>/metrics` is the node's page at the clock's time (503 while its exporter does not answer, or after the
-script has ended); `/` lists the paths, one a line.
+script has ended); `/ksm/metrics` is kube-state-metrics of them all; `/` lists the paths, one a line.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -16,6 +19,7 @@ from gpuledger.clock import Clock
 from gpuledger.errors import BadInput, ConfigError, SourceError
 from gpuledger.simulate.simulation import Simulation
 
+KUBE_STATE_PATH = "/ksm/metrics"
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -43,17 +47,27 @@ class LiveServer:
         """The page of every node."""
         return [f"{self.url}/nodes/{host.name}/metrics" for host in self.simulation.fleet.hosts]
 
+    @property
+    def kube_state_url(self) -> str:
+        """The page of kube-state-metrics."""
+        return self.url + KUBE_STATE_PATH
+
     def answer(self, path: str) -> tuple[HTTPStatus, bytes]:
         """Status and body of `path`."""
         if path == "/":
             lines = [f"/nodes/{host.name}/metrics\n" for host in self.simulation.fleet.hosts]
             return HTTPStatus.OK, "".join(lines).encode()
         node = path.removeprefix("/nodes/").removesuffix("/metrics")
+        if path == KUBE_STATE_PATH:
+            return self._page(self.simulation.kube_state_page)
         if path != f"/nodes/{node}/metrics" or node not in self._nodes:
             return HTTPStatus.NOT_FOUND, b"no such page\n"
+        return self._page(partial(self.simulation.node_page, node))
+
+    def _page(self, make: Callable[[datetime], bytes]) -> tuple[HTTPStatus, bytes]:
         try:
             with self._one_at_a_time:
-                return HTTPStatus.OK, self.simulation.node_page(node, self.clock.now())
+                return HTTPStatus.OK, make(self.clock.now())
         except (BadInput, SourceError) as error:
             return HTTPStatus.SERVICE_UNAVAILABLE, f"{error}\n".encode()
 

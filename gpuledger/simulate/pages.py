@@ -10,13 +10,12 @@ import numpy as np
 
 from gpuledger.errors import BadInput, SourceError
 from gpuledger.simulate.fleet import Host
-from gpuledger.simulate.painting import device_of
+from gpuledger.simulate.pods import CONTAINER
 from gpuledger.simulate.script import Script
 from gpuledger.simulate.spec import BLOCK_SECONDS
 from gpuledger.simulate.telemetry import FB_RESERVED_MIB, MILLIONTHS, Block, Telemetry
 
 DRIVER = "570.124.06"
-NAMESPACES = {"training": "train", "inference": "serve", "notebook": "dev", "batch": "batch"}
 KEPT_BLOCKS = 512
 
 
@@ -96,13 +95,10 @@ class PageMaker:
         self._blocks: OrderedDict[tuple[int, int], Block] = OrderedDict()
         self._energy: dict[int, list[np.ndarray]] = {}
         self._holders: dict[int, list[tuple[int, int, str]]] = {}
-        for job in script.jobs:
-            labels = f'container="main",namespace="{NAMESPACES.get(job.kind, "default")}"'
-            for hold in job.holds:
-                device = device_of(script, hold)
-                if device is not None:
-                    entry = (hold.start * 60, hold.end * 60, f'{labels},pod="{hold.pod}"')
-                    self._holders.setdefault(device, []).append(entry)
+        for run in telemetry.runs:
+            labels = f'container="{CONTAINER}",namespace="{run.namespace}",pod="{run.name}"'
+            for device in run.devices:
+                self._holders.setdefault(device, []).append((run.start * 60, run.shown_until * 60, labels))
 
     def first_energy(self, hosts: range) -> np.ndarray:
         """What the energy counters of the devices of `hosts` read when the span begins, in millijoules."""
@@ -165,7 +161,8 @@ class PageMaker:
             if part is not None:
                 base += f',GPU_I_PROFILE="{part.profile}",GPU_I_ID="{part.slice_id}"'
             base += f',Hostname="{host.name}",DCGM_FI_DRIVER_VERSION="{DRIVER}"'
-            holders = [pod for begin, end, pod in self._holders.get(device, []) if begin <= second < end]
+            shown = [] if block.is_blank[tick, device - block.devices.start] else self._holders.get(device, [])
+            holders = [pod for begin, end, pod in shown if begin <= second < end]
             if len(holders) <= 1:
                 yield device, ",".join([base, *holders])
                 continue

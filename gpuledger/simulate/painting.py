@@ -50,12 +50,11 @@ class Spans:
 
 @dataclass(frozen=True, slots=True)
 class Painting:
-    """All that devices show: shapes by number, XIDs, sharers, and when a device or its host is dark."""
+    """All that devices show: shapes by number, XIDs, and when a device or its host is dark."""
 
     shapes: dict[str, np.ndarray]
     activity: Spans
     xid: Spans
-    sharers: Spans
     dark: Spans
     host_dark: Spans
 
@@ -64,14 +63,11 @@ def paint_script(script: Script) -> Painting:
     """The painting of `script`."""
     numbers: dict[Shape, int] = {FREE: 0}
     activity: list[tuple[int, int, int, int]] = []
-    sharers: list[tuple[int, int, int, int]] = []
     for job in script.jobs:
         for hold in job.holds:
             device = device_of(script, hold)
             if device is None:
                 continue
-            if hold.share < 1 and hold.slice_index is None:
-                sharers.append((device, hold.start, hold.end, 1))
             if hold.paints:
                 activity += [
                     (device, phase.start, phase.end, numbers.setdefault(phase.shape, len(numbers)))
@@ -81,7 +77,6 @@ def paint_script(script: Script) -> Painting:
         shapes=_columns(list(numbers)),
         activity=Spans.of(activity),
         xid=Spans.of([(d, o.start, o.end, o.xid) for o in script.outages if o.xid for d in _rows(script, o.cards)]),
-        sharers=Spans.of(sharers),
         dark=Spans.of([(d, o.start, o.end, 1) for o in script.outages if o.is_dark for d in _rows(script, o.cards)]),
         host_dark=Spans.of(_host_dark(script)),
     )

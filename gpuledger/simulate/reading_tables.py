@@ -65,7 +65,7 @@ class ReadingTables:
         is_slice, is_parted = self._is_slice[device], self._is_parted[device]
         contradicted = block.is_contradicted[tick, column]
         flags = contradicted * QualityFlag.PROFILING_CONTRADICTED
-        flags |= block.is_shared[tick, column] * QualityFlag.DUPLICATE_COPIES
+        flags |= (block.holder_count[tick, column] > 1) * QualityFlag.DUPLICATE_COPIES
         data: dict[str, pa.Array] = {
             "ts": times,
             "node": _text(self._names, self._host[device]),

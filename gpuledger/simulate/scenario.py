@@ -9,7 +9,7 @@ from itertools import cycle
 import numpy as np
 
 from gpuledger.errors import BadInput
-from gpuledger.simulate import faults, shapes
+from gpuledger.simulate import faults, shapes, sharing
 from gpuledger.simulate.fleet import Host
 from gpuledger.simulate.lanes import Deck, Lane, Request, fill, pods_job
 from gpuledger.simulate.notebooks import Seat, add_classroom, add_notebook
@@ -218,7 +218,12 @@ def _by_slice(script: Script, job: Job) -> list[Job]:
     return jobs
 
 
-SCENARIOS: Mapping[str, Callable[[Script], None]] = {"mixed": mixed, "busy": busy}
+SCENARIOS: Mapping[str, Callable[[Script], None]] = {
+    "mixed": mixed,
+    "busy": busy,
+    "mig": sharing.mig,
+    "timeslice": sharing.timeslice,
+}
 
 
 def write_script(spec: FleetSpec) -> Script:

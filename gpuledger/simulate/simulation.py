@@ -13,10 +13,13 @@ import pyarrow.parquet as pq
 from gpuledger.errors import BadInput
 from gpuledger.simulate import truth as truths
 from gpuledger.simulate.fleet import Fleet
+from gpuledger.simulate.kube_state import kube_state_page
 from gpuledger.simulate.pages import PageMaker
+from gpuledger.simulate.pods import held_hours, pod_records
 from gpuledger.simulate.reading_tables import ReadingTables
 from gpuledger.simulate.scenario import write_script
 from gpuledger.simulate.script import Script
+from gpuledger.simulate.sightings import SightingTables
 from gpuledger.simulate.spec import BLOCK_SECONDS, FleetSpec
 from gpuledger.simulate.telemetry import Telemetry
 from gpuledger.simulate.work_records import WorkRecords
@@ -53,6 +56,8 @@ class Simulation:
         yield "quota", work.quotas()
         yield "workload", work.workloads(end)
         yield "allocation", work.allocations(end)
+        if self.spec.tells_pods:
+            yield "pod", pod_records(self.script, self._telemetry.runs, end)
         yield "condition", work.conditions(end)
         yield "queue_state", work.queue_states(0, end)
         yield "service_load", work.service_loads(0, end)
@@ -63,11 +68,14 @@ class Simulation:
         hosts = range(len(self.fleet.hosts))
         energy = self._pages.first_energy(hosts)
         held: dict[str, list[pa.Table]] = {"reading": [], "source_read": []}
+        sightings = SightingTables(self.script, self._telemetry.runs) if self.spec.tells_pods else None
         for number in range(self.spec.end_minute * 60 // BLOCK_SECONDS):
             block = self._telemetry.block(number, hosts, energy)
             energy = block.values["energy_mj"][-1]
             held["reading"].append(tables.readings(block))
             held["source_read"].append(tables.reads(block))
+            if sightings is not None:
+                held.setdefault("holding", []).append(sightings.holdings(block))
             for name, parts in held.items():
                 if sum(part.num_rows for part in parts) >= ROWS_PER_TABLE // 2:
                     yield from _cut(name, parts)
@@ -87,13 +95,26 @@ class Simulation:
         """
         return self._pages.page(node, self._second(at))
 
+    def pod_hours(self) -> pa.Table:
+        """What each pod held of each card and slice in the span, in GPU-hours, whoever reports it.
+
+        A card that pods share in time is divided equally among those that are there.
+        """
+        return held_hours(self.script, self._telemetry.runs, 0, self.spec.end_minute)
+
+    def kube_state_page(self, at: datetime) -> bytes:
+        """What kube-state-metrics shows at `at`. Raises BadInput for an instant outside the script."""
+        return kube_state_page(self.script, self._telemetry.runs, self._second(at))
+
     def live_records(self, since: datetime, until: datetime) -> Mapping[str, pa.Table]:
         """What a scheduler adapter would report at `until`: what changed after `since`, and the load in between."""
         begin, end = self._second(since) // 60, self._second(until) // 60
         if begin >= end:
             raise BadInput("until", "must be at least a minute after since")
-        work = self._work
+        work, runs = self._work, self._telemetry.runs
+        pods = {"pod": pod_records(self.script, runs, end, begin)} if self.spec.tells_pods else {}
         return {
+            **pods,
             "asset": work.assets(end, begin),
             "workload": work.workloads(end, begin),
             "allocation": work.allocations(end, begin),

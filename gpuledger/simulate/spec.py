@@ -23,6 +23,10 @@ class FleetSpec:
     The same spec always gives the same bytes. `interval_seconds` is the time between two readings; four hours must be a
     multiple of it. `nodes_missing_from_scheduler` names hosts that the scheduler does not list, and
     `cards_hidden_from_telemetry` names GPUs (by UUID) that no exporter shows; the assets list both.
+
+    `tells_pods` adds what an exporter and kube-state-metrics say of pods to the back-fill (records `holding` and
+    `pod`). `label_flap_ratio` of the reads of a card or slice show no pod although one is there; labels of a pod that
+    ended linger for up to `linger_minutes`. Both are in pages and holdings.
     Raises BadInput naming the field that is wrong.
     """
 
@@ -34,6 +38,9 @@ class FleetSpec:
     scenario: str = "mixed"
     nodes_missing_from_scheduler: tuple[str, ...] = ()
     cards_hidden_from_telemetry: tuple[str, ...] = ()
+    tells_pods: bool = False
+    label_flap_ratio: float = 0.0
+    linger_minutes: int = 0
 
     def __post_init__(self) -> None:
         checks = (
@@ -45,6 +52,8 @@ class FleetSpec:
                 self.interval_seconds > 0 and BLOCK_SECONDS % self.interval_seconds == 0,
                 "must divide 14400",
             ),
+            ("label_flap_ratio", 0 <= self.label_flap_ratio < 1, "must be at least 0 and less than 1"),
+            ("linger_minutes", 0 <= self.linger_minutes <= 60, "must be 0 to 60"),
             ("end_at", self.end_at.tzinfo is not None, "needs a zone"),
             ("end_at", self.end_at.timestamp() % 3600 == 0, "must be a whole hour"),
         )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpuledger.simulate.painting import paint_script
+from gpuledger.simulate.pods import pod_runs, shown_spans
 from gpuledger.simulate.script import Script
 from gpuledger.simulate.services import SHANGHAI_OFFSET_MINUTES
 from gpuledger.simulate.shapes import daylight
@@ -30,7 +31,7 @@ class Block:
 
     Whole numbers in the exporter's units: percent, millionths of a ratio, MiB, milliwatts, millijoules, MHz, Celsius,
     bytes a second. `is_shown` says which devices the page lists; `is_contradicted` where silent counters meet high
-    power.
+    power. `holder_count` is how many pods the page shows on each device, none while its labels are blank (`is_blank`).
     """
 
     seconds: np.ndarray
@@ -39,7 +40,8 @@ class Block:
     is_read: np.ndarray
     is_shown: np.ndarray
     is_contradicted: np.ndarray
-    is_shared: np.ndarray
+    is_blank: np.ndarray
+    holder_count: np.ndarray
     values: dict[str, np.ndarray]
 
 
@@ -49,6 +51,8 @@ class Telemetry:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.painting = paint_script(script)
+        self.runs = pod_runs(script)
+        self._labelled = shown_spans(self.runs)
         fleet = script.fleet
         hardware = [fleet.host_of(device.card).hardware for device in fleet.devices]
         self._idle_mw = np.array([hw.facts.power_idle_watts * 1000 for hw in hardware], dtype=np.float32)
@@ -78,8 +82,9 @@ class Telemetry:
         values, is_contradicted = self._values(seconds, devices, noise)
         start = np.zeros(len(devices), dtype=np.int64) if energy_before is None else energy_before
         values["energy_mj"] = start + np.cumsum(values["power_mw"] * spec.interval_seconds, axis=0)
-        is_shared = self.painting.sharers.paint(seconds, devices, adding=True) > 1
-        return Block(seconds, devices, hosts, is_read, is_shown, is_contradicted, is_shared, values)
+        is_blank = self._blanks(number, hosts, ticks)
+        holder_count = np.where(is_blank, 0, self._labelled.paint(seconds, devices, adding=True))
+        return Block(seconds, devices, hosts, is_read, is_shown, is_contradicted, is_blank, holder_count, values)
 
     def fb_total_mib(self, device: int) -> int:
         """The framebuffer of a card or slice, in MiB."""
@@ -93,6 +98,19 @@ class Telemetry:
             noise.append(rng.standard_normal((4, ticks, len(own)), dtype=np.float32))
             luck.append(rng.random(ticks, dtype=np.float32))
         return np.concatenate(noise, axis=2), np.stack(luck, axis=1)
+
+    def _blanks(self, number: int, hosts: range, ticks: int) -> np.ndarray:
+        """When the labels of which device are blank, whoever is on it."""
+        fleet, ratio = self.script.fleet, self.script.spec.label_flap_ratio
+        counts = [len(fleet.devices_of(fleet.hosts[host])) for host in hosts]
+        if not ratio:
+            return np.zeros((ticks, sum(counts)), np.bool_)
+        seeds = ([self.script.spec.seed, 5, number, host] for host in hosts)
+        luck = [
+            np.random.default_rng(seed).random((ticks, count), dtype=np.float32)
+            for seed, count in zip(seeds, counts, strict=True)
+        ]
+        return np.asarray(np.concatenate(luck, axis=1) < ratio)
 
     def _values(
         self, seconds: np.ndarray, devices: range, noise: np.ndarray
