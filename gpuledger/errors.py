@@ -70,7 +70,10 @@ class SourceTimeout(SourceError):
 
 
 class Overloaded(GpuledgerError):
-    """Too many requests wait already; nothing of this one was kept, and it may be sent again."""
+    """Too many requests wait already; nothing of this one was kept, and it may be sent again.
+
+    Told as 503: a Prometheus drops what was answered with 429, unless it was configured not to.
+    """
 
 
 class ServiceUnavailable(GpuledgerError):

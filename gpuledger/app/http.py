@@ -17,7 +17,7 @@ from gpuledger.app import parameters, remote_write
 from gpuledger.app.bodies import read_body
 from gpuledger.app.encoding import ARROW_STREAM, from_arrow_stream, to_arrow_stream, to_json
 from gpuledger.app.service import Service
-from gpuledger.errors import BadInput, ConfigError, GpuledgerError, Overloaded, QueryRefused, RuleError, TooLarge
+from gpuledger.errors import BadInput, ConfigError, GpuledgerError, QueryRefused, RuleError, TooLarge
 from gpuledger.registry import RECOMMENDERS, RULES
 from warehouse import queries
 
@@ -61,8 +61,6 @@ def _status(error: GpuledgerError) -> int:
         return 415 if error.field in ("Content-Encoding", "Content-Type") else 400
     if isinstance(error, QueryRefused | ConfigError):
         return 404 if str(error).startswith("no ") else 400
-    if isinstance(error, Overloaded):
-        return 429
     return 500 if isinstance(error, RuleError) else 503
 
 
@@ -76,7 +74,7 @@ async def _refused(request: Request, error: Exception) -> Response:
         service.metrics.refuse(path, field)
     if status == 413:
         service.metrics.rejected_too_large.labels(path).inc()
-    headers = {"Retry-After": RETRY_AFTER_SECONDS} if status in (429, 503) else None
+    headers = {"Retry-After": RETRY_AFTER_SECONDS} if status == 503 else None
     return Json({"field": field, "reason": reason}, status, headers=headers)
 
 
