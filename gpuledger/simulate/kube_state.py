@@ -20,8 +20,12 @@ def kube_state_page(script: Script, runs: list[PodRun], second: int) -> bytes:
     lines: list[str] = []
     for family, help_text, samples in (*_pod_families(script, listed, second), *_node_families(script)):
         lines += (f"# HELP {family} {help_text}", f"# TYPE {family} gauge")
-        lines += [f"{family}{{{labels}}} {value:.9g}" for labels, value in samples]
+        lines += [f"{family}{{{labels}}} {_written(value)}" for labels, value in samples]
     return ("\n".join(lines) + "\n").encode()
+
+
+def _written(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(value)
 
 
 def _pod_families(script: Script, listed: list[PodRun], second: int) -> Iterator[tuple[str, str, Iterable[Sample]]]:
