@@ -28,14 +28,22 @@ class Reduction(StrEnum):
     MEAN = "mean"
     """Activity, power, rates, clocks, temperatures: what a step was like, not what it was at its end."""
     LAST = "last"
-    """Counters, limits, and memory: a mean of a counter is none, and of memory, used, free and reserved of one scrape
-    add up to the card."""
+    """Memory: used, free and reserved of one scrape add up to the card."""
+    COUNTER = "counter"
+    """Counters and limits, as they last stood: a mean of a counter is none."""
     MAX = "max"
     """Codes and flags: an XID that stood for one scrape of the step must not be lost in it."""
 
 
-_LAST = frozenset({"energy_joules", "power_limit_watts"})
+_COUNTERS = frozenset({"energy_joules", "power_limit_watts"})
 _MAX = frozenset({"xid_code", "throttle_reasons", "row_remap_failure"})
+_HOLDER_LABELS = (
+    "pod, namespace, container, pod_uid, exported_pod, exported_namespace, exported_container, pod_name, "
+    "pod_namespace, container_name, podname, podnamespace, ctrname, hpc_job, dra_claim_name, dra_claim_namespace"
+)
+_SEEN_BY = ("gpu_temp_celsius", "power_watts", "fb_used_bytes", "gpu_util_ratio")
+SIGHTED = "DCGM_SIGHTED"
+"""The name under which answers about holders are read: no field's, so that their values say nothing."""
 _NO_GPU = Matcher("resource", "!~", "cpu|memory|ephemeral_storage|storage|pods|hugepages_.+|attachable_volumes_.+")
 _BY_RESOURCE = ("_resource_requests", "_resource_limits", "_allocatable", "_capacity")
 _SAME_POD = "and on (namespace, pod, exported_namespace, exported_pod)"
@@ -45,8 +53,9 @@ def reduction(column: str) -> Reduction:
     """How samples of a reading's column become one for a step."""
     if column in _MAX:
         return Reduction.MAX
-    is_level = column.startswith("fb_") or column.endswith("_count")
-    return Reduction.LAST if is_level or column in _LAST else Reduction.MEAN
+    if column.endswith("_count") or column in _COUNTERS:
+        return Reduction.COUNTER
+    return Reduction.LAST if column.startswith("fb_") else Reduction.MEAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +78,37 @@ class Window:
 def device_query(metric: str, matchers: Sequence[Matcher], window: Window, *, is_raw: bool) -> str:
     """The expression for one metric of devices. `is_raw`: a step holds one sample, which is then all of it.
 
-    A step in which a value was no measurement (a blank code, a utilization of thousands) has no mean: the offending
-    value is answered instead, so that it is refused and counted and not averaged in.
+    All but memory is of the card, whoever held it in the step: when a pod starts or ends, the card's samples go on in
+    another series. A step in which a value was no measurement (a blank code, a utilization of
+    thousands) has no mean: the offending value is answered instead, so that it is refused and counted.
     """
     series, field = selector(metric, matchers), field_named(metric)
     how = Reduction.LAST if is_raw or field is None else reduction(field.column)
     if how is Reduction.LAST:
         return window.last(series)
     over = window.over(series)
-    largest = f"max_over_time({over})"
+
+    def of_card(aggregate: str, function: str) -> str:
+        return f"{aggregate} without ({_HOLDER_LABELS}) ({function}({over}))"
+
+    largest = of_card("max", "max_over_time")
+    if how is Reduction.COUNTER:
+        return of_card("max", "last_over_time")
     if how is Reduction.MAX or field is None:
         return largest
-    return f"(avg_over_time({over}) and {largest} <= {highest(field):.17g}) or {largest}"
+    total, count = of_card("sum", "sum_over_time"), of_card("sum", "count_over_time")
+    return f"({total} / {count} and {largest} <= {highest(field):.17g}) or {largest}"
+
+
+def sighting_queries(metrics: Sequence[str], matchers: Sequence[Matcher], window: Window) -> Mapping[str, str]:
+    """Who was seen on each card: the means have no holders any more. One query for each name of one quantity."""
+    columns = {metric: field.column for metric in metrics if (field := field_named(metric)) is not None}
+    seen = next((column for column in _SEEN_BY if column in columns.values()), None)
+    chosen = [metric for metric, column in columns.items() if seen is None or column == seen]
+    return {
+        f"{SIGHTED}_{number}": f"count_over_time({window.over(selector(metric, matchers))})"
+        for number, metric in enumerate(chosen)
+    }
 
 
 def pod_query(metric: str, matchers: Sequence[Matcher], window: Window) -> str:
@@ -115,6 +143,8 @@ def queries(names: Sequence[str], matchers: Sequence[Matcher], window: Window, *
         for name in sorted(set(names))
         if field_named(name) is not None
     }
+    if not is_raw:
+        found |= sighting_queries(list(found), matchers, window)
     found |= {name: pod_query(name, matchers, pods) for name in sorted(set(names) & POD_AND_NODE_METRICS)}
     return found
 

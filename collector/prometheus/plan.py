@@ -172,7 +172,7 @@ def estimate(
     samples = points * survey.total_series
     thinning = max(1.0, step_ms / (survey.interval_ms or step_ms))
     read = {metric: series * reads_by_metric.get(metric, 1) * thinning for metric, series in survey.series.items()}
-    requests = len(cut) * len(survey.series)
+    requests = len(cut) * len(reads_by_metric)
     asking = max(
         requests / pace.requests_per_second, samples * (survey.seconds_per_sample or 0.0) / max(pace.concurrency, 1)
     )

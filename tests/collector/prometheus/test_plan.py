@@ -120,14 +120,14 @@ def test_the_estimate_by_hand() -> None:
     cut = list(chunks(NOON, NOON + timedelta(minutes=119), 60_000, 60))
     asked = queries(list(found.series), (), Window(60_000, is_closed=True), is_raw=False)
     reads = {metric: reads_of(query) for metric, query in asked.items()}
-    assert reads == {"DCGM_FI_DEV_GPU_UTIL": 3, "DCGM_FI_DEV_FB_USED": 1}
+    assert reads == {"DCGM_FI_DEV_GPU_UTIL": 4, "DCGM_FI_DEV_FB_USED": 1, "DCGM_SIGHTED_0": 1}
     cost = estimate(found, cut, reads, Pace(concurrency=1, requests_per_second=2), step_ms=60_000)
-    assert (cost.points, cost.chunks, cost.requests, cost.series) == (120, 2, 4, 150)
+    assert (cost.points, cost.chunks, cost.requests, cost.series) == (120, 2, 6, 150)
     assert cost.samples == 18_000
-    # Of every minute four samples are read: three times for the mean and its guard, once for memory.
-    assert cost.source_samples == 120 * (100 * 3 * 4 + 50 * 4)
-    assert cost.largest_query_samples == 60 * 100 * 3 * 4
-    assert cost.seconds == 2  # four requests at two a second, and 18,000 samples
+    # Of every minute four samples are read: four times for the mean and its guard, once for memory.
+    assert cost.source_samples == 120 * (100 * 4 * 4 + 50 * 4)
+    assert cost.largest_query_samples == 60 * 100 * 4 * 4
+    assert cost.seconds == 3  # six requests at two a second, and 18,000 samples
 
 
 def test_what_stands_for_a_step() -> None:
@@ -137,9 +137,8 @@ def test_what_stands_for_a_step() -> None:
         is reduction("nvlink_bytes_per_second")
         is Reduction.MEAN
     )
-    assert {reduction(c) for c in ("energy_joules", "fb_used_bytes", "fb_free_bytes", "pcie_replay_count")} == {
-        Reduction.LAST
-    }
+    assert {reduction(c) for c in ("energy_joules", "power_limit_watts", "pcie_replay_count")} == {Reduction.COUNTER}
+    assert {reduction(c) for c in ("fb_used_bytes", "fb_free_bytes", "fb_total_bytes")} == {Reduction.LAST}
     assert {reduction(c) for c in ("xid_code", "throttle_reasons", "row_remap_failure")} == {Reduction.MAX}
     means = {column for column in Reading.__dataclass_fields__ if reduction(column) is Reduction.MEAN}
     assert not {column for column in means if column.endswith(("_count", "_bytes", "_joules", "_code"))}
@@ -150,10 +149,17 @@ def test_the_expressions() -> None:
     names = ["DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_FB_USED", "up", "kube_pod_info"]
     asked = queries(names, (), closed, is_raw=False)
     over = "DCGM_FI_DEV_POWER_USAGE[59999ms] offset 1ms"
-    assert asked["DCGM_FI_DEV_POWER_USAGE"] == (
-        f"(avg_over_time({over}) and max_over_time({over}) <= 20000) or max_over_time({over})"
+    mean = asked["DCGM_FI_DEV_POWER_USAGE"]
+    labels = mean[mean.index("(pod, ") + 1 : mean.index(")")]
+    assert "vgpu" not in labels  # copies for the slots of a shared card stay apart from the card's own
+    total, count, largest = (
+        f"{how} without ({labels}) ({function}({over}))"
+        for how, function in (("sum", "sum_over_time"), ("sum", "count_over_time"), ("max", "max_over_time"))
     )
-    assert asked["DCGM_FI_DEV_XID_ERRORS"] == "max_over_time(DCGM_FI_DEV_XID_ERRORS[59999ms] offset 1ms)"
+    assert mean == f"({total} / {count} and {largest} <= 20000) or {largest}"
+    largest_code = "(max_over_time(DCGM_FI_DEV_XID_ERRORS[59999ms] offset 1ms))"
+    assert asked["DCGM_FI_DEV_XID_ERRORS"] == f"max without ({labels}) {largest_code}"
+    assert asked["DCGM_SIGHTED_0"] == f"count_over_time({over})"
     assert asked["DCGM_FI_DEV_FB_USED"] == "last_over_time(DCGM_FI_DEV_FB_USED[59999ms] offset 1ms)"
     assert asked["kube_pod_info"].startswith("last_over_time(kube_pod_info[59999ms] offset 1ms) and on (")
     assert "up" not in asked
