@@ -6,6 +6,7 @@ The rules are in `sql/quality/`, one statement a file, run in the order of `STEP
 
 from __future__ import annotations
 
+import contextlib
 from datetime import datetime
 
 import duckdb
@@ -22,6 +23,7 @@ STEPS = (
     "quality_metric",
     "quality_gap",
     "quality_inventory",
+    "quality_claim",
 )
 """`reading_hour` counts what was read; the others judge it."""
 
@@ -29,6 +31,9 @@ STEPS = (
 def build(cursor: duckdb.DuckDBPyConnection, from_at: datetime, to_at: datetime) -> None:
     """Work out the hours from `from_at`, a whole hour, to `to_at`, which may lie inside the newest one."""
     bounds = {"from_at": from_at, "to_at": to_at}
+    with contextlib.closing(cursor.cursor()) as reader:
+        claimed = reader.sql(queries.find("double_claims").sql, params=bounds).to_arrow_table()
+    cursor.register("claimed", claimed)
     cursor.execute("begin")
     try:
         for name in STEPS:
@@ -37,3 +42,5 @@ def build(cursor: duckdb.DuckDBPyConnection, from_at: datetime, to_at: datetime)
     except BaseException:
         cursor.execute("rollback")
         raise
+    finally:
+        cursor.unregister("claimed")

@@ -19,7 +19,7 @@ from gpuledger.clock import Clock, SystemClock
 from gpuledger.config import Settings
 from gpuledger.errors import BadInput, QueryRefused, WarehouseBusy, WarehouseError
 from gpuledger.model import GPU_MODELS, RECORDS, Finding, Window
-from warehouse import ingest, ledger, quality, queries, validation
+from warehouse import ingest, ledger, quality, queries, refusals, validation
 from warehouse.ledger import LedgerBuild
 from warehouse.schema import migrate
 
@@ -140,7 +140,10 @@ class Warehouse:
                 checked.rejected_by_field,
                 sum(checked.rejected_by_field.values()),
             )
-            return ingest.store(cursor, result, rows, self._clock.now())
+            stored = ingest.store(cursor, result, rows, self._clock.now())
+            if checked.refused is not None:
+                refusals.note(cursor, record, checked.refused, self._clock.now())
+            return stored
 
     def build_ledger(self, window: Window, *, until_at: datetime | None = None) -> LedgerBuild:
         """Rebuild the ledger's whole hours that `window` touches, but not past `until_at`.
@@ -156,6 +159,7 @@ class Warehouse:
                 with self.writing() as cursor:  # a turn for each day: batches come in between
                     ledger.refresh_inventory(cursor)
                     spans += ledger.build_day(cursor, day, final_before_at, horizon)
+                with self.writing() as cursor:
                     quality.build(cursor, day.from_at, min(day.to_at, horizon))
         with self.writing() as cursor:
             ledger.compare_inventory(cursor, min(hours.to_at, horizon))

@@ -23,6 +23,8 @@ PLAUSIBLE = (datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC))
 """Dates outside of it are slips; the far ones could not even be read back."""
 
 
+IN_THE_FUTURE = "lies in the future"
+
 MUST_SAY = ("gpu_uuid", "node", "source", "queue", "allocation_id", "workload_id", "pod", "subject", "scheduler")
 """Names that identify something: an empty one identifies nothing."""
 
@@ -41,11 +43,15 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The usable rows; (row, field, reason) of the first refused ones; and how many were refused by field."""
+    """The usable rows; (row, field, reason) of the first refused ones; how many were refused by field.
+
+    `refused` holds the refused rows, each with its field and reason as `_reason`; None where there are none.
+    """
 
     rows: pl.DataFrame
     rejected: tuple[tuple[int, str, str], ...] = ()
     rejected_by_field: Mapping[str, int] = field(default_factory=dict)
+    refused: pl.DataFrame | None = None
 
 
 def conform(record: str, table: pa.Table) -> pa.Table:
@@ -118,7 +124,7 @@ def _time_problems(
     years = f"{PLAUSIBLE[0].year} and {PLAUSIBLE[1].year}"
     yield name, ~column.is_between(*PLAUSIBLE), f"does not lie between {years}"
     if is_bounded:
-        yield name, column > limits.now + timedelta(seconds=limits.future_tolerance_seconds), "lies in the future"
+        yield name, column > limits.now + timedelta(seconds=limits.future_tolerance_seconds), IN_THE_FUTURE
         yield name, column < limits.now - timedelta(days=limits.oldest_accepted_days), "is too old"
 
 
@@ -139,18 +145,20 @@ def check(record: str, table: pa.Table, limits: Limits, tenants: Collection[str]
         [pl.when(bad.fill_null(value=False)).then(pl.lit(i, pl.Int32)) for i, (_, bad, _) in enumerate(problems)]
     )
     judged = frame.with_row_index("_row").with_columns(verdict.alias("_problem"))
-    refused = judged.filter(pl.col("_problem").is_not_null()).select("_row", "_problem")
+    refused = judged.filter(pl.col("_problem").is_not_null())
     if not refused.height:
         return Checked(frame)
     listed = tuple(
         (int(row), problems[problem][0], problems[problem][2])
-        for row, problem in refused.head(REJECTED_LISTED).iter_rows()
+        for row, problem in refused.head(REJECTED_LISTED).select("_row", "_problem").iter_rows()
     )
     usable = judged.filter(pl.col("_problem").is_null()).drop("_row", "_problem")
     by_field: Counter[str] = Counter()
     for problem, count in refused["_problem"].value_counts().iter_rows():
         by_field[problems[problem][0]] += count
-    return Checked(usable, listed, by_field)
+    reasons = pl.Series([f"{name} {reason}" for name, _, reason in problems], dtype=pl.String)
+    named = refused.with_columns(reasons.gather(refused["_problem"]).alias("_reason")).drop("_row", "_problem")
+    return Checked(usable, listed, by_field, named)
 
 
 def latest_of_twins(record: str, rows: pl.DataFrame) -> pl.DataFrame:

@@ -37,6 +37,9 @@ METRICS: Mapping[str, tuple[str, str]] = {
 }
 """Columns of a reading as an exporter's page and its counter file call them."""
 
+TOLD_ONCE, TOLD_WITHIN = ("renamed_metric", "exporter_labels"), timedelta(days=30)
+"""Kinds that a reader tells when it first sees them, and how long they are believed to go on."""
+
 RATIOS, SECONDS = ("low_coverage",), ("stale", "slow_interval", "silent")
 
 
@@ -107,9 +110,16 @@ def problems(service: Service, window: Window, language: str, *, now: datetime |
     With `now`, sources that have fallen silent are among them.
     """
     rows = service.query("quality_subjects", from_at=window.from_at, to_at=window.to_at).to_pylist()
-    silent = [] if now is None else list(_silent(service, now))
+    lasting = [] if now is None else [*_silent(service, now), *_told_before(service, window)]
     words = texts.Texts(language)
-    return [_problem(row, words) for row in [*silent, *rows]]
+    return [_problem(row, words) for row in [*lasting, *rows]]
+
+
+def _told_before(service: Service, window: Window) -> Iterator[dict[str, Any]]:
+    before = {"from_at": window.from_at - TOLD_WITHIN, "to_at": window.from_at}
+    for row in service.query("quality_subjects", **before).to_pylist():
+        if row["kind"] in TOLD_ONCE:
+            yield row
 
 
 def _silent(service: Service, now: datetime) -> Iterator[dict[str, Any]]:
