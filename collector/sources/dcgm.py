@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from urllib.parse import urlsplit
 
@@ -24,12 +24,17 @@ from gpuledger.ports import Observation
 SOURCE = "dcgm"
 MAX_PAGE_BYTES = 96 * 2**20
 MAX_SKEW_SECONDS = 600.0
+MAX_ROWS = 50_000
+"""Readings that one page may give. A whole fleet is less; a target that makes up cards is told, and cut off."""
 
 
 class Target:
-    """What is remembered between the pages of one endpoint: its series, and which nodes it spoke for."""
+    """What is remembered between the pages of one endpoint: its series, and which nodes it spoke for.
 
-    def __init__(
+    `drop_labels` are left out of its series, before anything is compared or counted.
+    """
+
+    def __init__(  # noqa: PLR0913 settings of one endpoint, by keyword only
         self,
         *,
         node: str | None = None,
@@ -38,6 +43,7 @@ class Target:
         max_skew_seconds: float | None = MAX_SKEW_SECONDS,
         max_series: int = MAX_SERIES,
         gpu_util_ratio_unit: str = "percent",
+        drop_labels: Iterable[str] = (),
     ) -> None:
         self.name = node or fallback_node
         self.node = node
@@ -46,7 +52,7 @@ class Target:
         self.max_skew_seconds = max_skew_seconds
         self.series = SeriesReader(gpu_util_ratio_unit=gpu_util_ratio_unit)
         self.parser: ExpositionParser[DeviceSeries] = ExpositionParser(
-            self.series.read, max_series=max_series, spare_labels=HOLDER_LABELS
+            self.series.read, max_series=max_series, drop_labels=drop_labels, spare_labels=HOLDER_LABELS
         )
         self.uncached_series = 0
         self._seen_nodes: tuple[str, ...] = ()
@@ -84,10 +90,11 @@ class Target:
             device_count=0,
         )
 
-    def events(self, page: ColumnPage[DeviceSeries], now: datetime) -> list[QualityEvent]:
+    def events(self, page: ColumnPage[DeviceSeries], now: datetime, *, rows_beyond: int) -> list[QualityEvent]:
         """What was wrong with the text of `page`: lines refused, by reason, series beyond the cap, labels and names."""
         wrong = [("refused_line", reason, count) for reason, count in sorted(page.refused.items())]
         wrong.append(("too_many_series", "lines beyond the cap of remembered series", page.uncached_series))
+        wrong.append(("too_many_series", "cards and slices beyond what one page may show", rows_beyond))
         noticed = [
             QualityEvent(
                 ts=now,
@@ -121,11 +128,12 @@ def parse(page: bytes, now: datetime, target: Target | None = None) -> Observati
     reads = reads or [target.read(node, now) for node in target.nodes]
     # A bad line belongs to no node, so that the first one of the page carries them all.
     reads[0] = dataclasses.replace(reads[0], skipped_lines=parsed.skipped_lines)
-    events = [QualityEvent(**row) for row in made.events.to_pylist()] + target.events(parsed, now)
+    events = [QualityEvent(**row) for row in made.events.slice(0, MAX_ROWS).to_pylist()]
+    events += target.events(parsed, now, rows_beyond=max(0, len(made.readings) - MAX_ROWS))
     return Observation(
         reads=tuple(reads),
-        readings=tuple(Reading(**row) for row in made.readings.to_pylist()),
-        holdings=tuple(Holding(**row) for row in made.holdings.to_pylist()),
+        readings=tuple(Reading(**row) for row in made.readings.slice(0, MAX_ROWS).to_pylist()),
+        holdings=tuple(Holding(**row) for row in made.holdings.slice(0, MAX_ROWS).to_pylist()),
         others={"quality_event": tuple(events)} if events else {},
     )
 
@@ -147,7 +155,7 @@ class DcgmSource:
     read ends within twice that time. `client` may be shared by many sources.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 settings of one endpoint, by keyword only
         self,
         url: str,
         *,
@@ -155,6 +163,7 @@ class DcgmSource:
         interval_seconds: float = 15.0,
         timeout_seconds: float = 10.0,
         gpu_util_ratio_unit: str = "percent",
+        drop_labels: Iterable[str] = (),
         client: httpx.Client | None = None,
     ) -> None:
         parts = urlsplit(url)
@@ -168,6 +177,7 @@ class DcgmSource:
             fallback_node=parts.hostname or "unknown",
             interval_seconds=interval_seconds,
             gpu_util_ratio_unit=gpu_util_ratio_unit,
+            drop_labels=drop_labels,
         )
         self._target.name = self.name
 

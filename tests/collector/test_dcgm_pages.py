@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from collector.dcgm.fields import _FIELDS, FB_FREE, NVLINK_RX, NVLINK_TX, RENAMED
 from collector.sources.dcgm import Target, parse
 from gpuledger.model import QualityFlag, Reading
-from gpuledger.ports import Observation
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 COMMON = {"ts", "seen_at", "source", "interval_seconds"}
@@ -304,71 +303,6 @@ def test_no_page_raises(content):
     assert parse(b'DCGM_FI_DEV_GPU_UTIL{UUID="G"} ' + content, NOW).reads
 
 
-def noticed(observation: Observation) -> list[tuple[str, str, str, int]]:
-    events = observation.others.get("quality_event", ())
-    assert all(event.source == "dcgm" and event.ts == NOW for event in events)
-    return sorted((event.kind, event.subject, event.detail, event.count) for event in events)
-
-
-def test_a_page_of_the_newest_names_gives_no_event():
-    observation = parse(page('DCGM_FI_DEV_GPU_UTIL_RATIO{UUID="G",DCGM_FI_DRIVER_VERSION="550",job="j"} 1'), NOW)
-    assert observation.others == {}
-
-
-def test_a_deprecated_name_is_told_once_a_target():
-    lines = [f'DCGM_FI_DEV_GPU_UTIL{{UUID="G{n}"}} 1' for n in range(3)]
-    lines.append('dcgm_power_usage{UUID="G0"} 1')
-    target = Target(node="n1")
-    assert noticed(parse(page(*lines), NOW, target)) == [
-        ("renamed_metric", "n1", "DCGM_FI_DEV_GPU_UTIL -> DCGM_FI_DEV_GPU_UTIL_RATIO", 1),
-        ("renamed_metric", "n1", "dcgm_power_usage -> DCGM_FI_DEV_BOARD_POWER_WATTS", 1),
-    ]
-    assert noticed(parse(page(*lines, 'DCGM_FI_DEV_GPU_UTIL{UUID="G9"} 1'), NOW, target)) == []
-
-
-def test_dropped_labels_are_told_once_a_series():
-    line, target = 'DCGM_FI_DEV_GPU_UTIL_RATIO{UUID="G",team="a",rack="b"} 1', Target(node="n1")
-    assert noticed(parse(page(line), NOW, target)) == [("dropped_label", "n1", "", 2)]
-    assert noticed(parse(page(line), NOW, target)) == []
-    more = line.replace('"G"', '"H"')
-    assert noticed(parse(page(line, more), NOW, target)) == [("dropped_label", "n1", "", 2)]
-
-
-def test_a_target_beyond_its_cap_is_named_at_every_read():
-    target = Target(max_series=4, node="n1")
-    lines = [f'DCGM_FI_DEV_GPU_UTIL_RATIO{{UUID="G{n % 2}",exported_pod="p{n}"}} {n % 2}' for n in range(9)]
-    for _ in range(2):
-        observation = parse(page(*lines), NOW, target)
-        assert ("too_many_series", "n1", "lines beyond the cap of remembered series", 5) in noticed(observation)
-        assert [reading.gpu_util_ratio for reading in observation.readings] == [0.0, 0.01]
-
-
-def test_refused_lines_are_told_by_reason_and_counted_with_the_first_node():
-    line = 'DCGM_FI_DEV_GPU_UTIL_RATIO{UUID="G",Hostname="n1"} 1'
-    observation = parse(page(line, line.replace("} 1", "} one"), line.replace("} 1", "} two"), "bad line here"), NOW)
-    told = [(subject, count) for kind, subject, _, count in noticed(observation) if kind == "refused_line"]
-    assert (sum(count for _, count in told), {subject for subject, _ in told}) == (3, {"unknown"})
-    assert [read.skipped_lines for read in observation.reads] == [3]
-
-
-def test_a_contradiction_is_told_with_the_columns_it_cost():
-    labels = '{UUID="G",modelName="NVIDIA H100"}'
-    observation = parse(
-        page(
-            f"DCGM_FI_DEV_GPU_UTIL_RATIO{labels} 99",
-            f"DCGM_FI_DEV_BOARD_POWER_WATTS{labels} 640",
-            f"DCGM_FI_PROF_SM_UTIL_RATIO{labels} 0",
-            f"DCGM_FI_PROF_SM_OCCUPANCY_RATIO{labels} 0",
-            f"DCGM_FI_PROF_FP16_UTIL_RATIO{labels} 0",
-            f"DCGM_FI_PROF_DRAM_UTIL_RATIO{labels} 0.2",
-        ),
-        NOW,
-    )
-    assert noticed(observation) == [("contradiction", "G", "profiling counters at zero under load", 3)]
-    (reading,) = observation.readings
-    assert (reading.sm_occupancy_ratio, reading.fp16_active_ratio, reading.dram_active_ratio) == (None, None, 0.2)
-
-
 @pytest.mark.parametrize(
     ("metric", "raw", "column", "value"),
     [
@@ -395,3 +329,61 @@ def test_a_field_has_one_name_that_is_not_deprecated():
     assert not set(RENAMED) & set(RENAMED.values())
     assert {**RENAMED, **dict.fromkeys(RENAMED.values())}.keys() <= set(_FIELDS)
     assert all(_FIELDS[old].column == _FIELDS[new].column for old, new in RENAMED.items())
+
+
+def test_two_exporters_and_two_scrapers_show_each_card_once():
+    def seen(uuid: str, util: int, **labels: str) -> str:
+        text = "".join(f',{name}="{value}"' for name, value in labels.items())
+        return f'DCGM_FI_DEV_GPU_UTIL{{UUID="{uuid}"{text}}} {util}'
+
+    paths = [
+        {"job": "a", "prometheus_replica": "0", "exported_namespace": "n", "exported_pod": "p"},
+        {"job": "b", "prometheus_replica": "0"},
+        {"job": "a", "prometheus_replica": "1", "exported_namespace": "n", "exported_pod": "p"},
+    ]
+    lines = [seen(uuid, util, **path) for uuid, util in (("G", 60), ("H", 30)) for path in paths]
+    for order in (lines, lines[::-1]):
+        observation = parse(page(*order), NOW)
+        assert [reading.gpu_util_ratio for reading in observation.readings] == [0.6, 0.3]
+        assert [(held.gpu_uuid, held.pod, held.share) for held in observation.holdings] == [
+            ("G", "p", 1),
+            ("H", "p", 1),
+        ]
+
+
+def test_a_nodes_label_may_change_its_case_between_two_instants():
+    stamp = int(NOW.timestamp() * 1000)
+    observation = parse(
+        page(
+            f'DCGM_FI_DEV_GPU_UTIL{{UUID="G",Hostname="n1"}} 40 {stamp - 60_000}',
+            f'DCGM_FI_DEV_GPU_UTIL{{UUID="G",hostname="n1"}} 42 {stamp}',
+        ),
+        NOW,
+    )
+    assert [(reading.node, reading.gpu_util_ratio) for reading in observation.readings] == [("n1", 0.4), ("n1", 0.42)]
+    assert [(read.node, read.device_count) for read in observation.reads] == [("n1", 1), ("n1", 1)]
+
+
+@pytest.mark.parametrize(
+    ("memory", "used", "reserved", "total"),
+    [
+        ({"USED": 30, "FREE": 60, "RESERVED": 10}, 30, 10, 100),
+        ({"USED": 40, "FREE": 60}, 40, None, 100),
+        ({"USED": 40, "FREE": 60, "TOTAL": 101}, 40, None, 101),
+        ({"USED": 40}, 40, None, None),
+        ({"FREE": 60}, None, None, None),
+    ],
+)
+def test_total_memory_is_its_parts_where_nobody_states_it(memory, used, reserved, total):
+    reading = only(*(f'DCGM_FI_DEV_FB_{name}{{UUID="G"}} {mib}' for name, mib in memory.items()))
+    seen = (reading.fb_used_bytes, reading.fb_reserved_bytes, reading.fb_total_bytes)
+    assert seen == tuple(None if mib is None else mib * 2**20 for mib in (used, reserved, total))
+
+
+@pytest.mark.parametrize("namespace", ["'; DROP TABLE reading; --", "%_", 'x\\"} or up{a=\\"', "a' OR '1'='1"])
+def test_hostile_names_are_names(namespace):
+    written = namespace.replace('\\"', '"')
+    (held,) = parse(
+        page(f'DCGM_FI_DEV_GPU_UTIL{{UUID="G",exported_namespace="{namespace}",exported_pod="p"}} 1'), NOW
+    ).holdings
+    assert held.namespace == written
