@@ -32,6 +32,7 @@ def _pages(settings: CollectorSettings, client: httpx.Client) -> Iterator[Source
             interval_seconds=endpoint.interval_seconds,
             timeout_seconds=endpoint.timeout_seconds,
             gpu_util_ratio_unit=endpoint.gpu_util_ratio_unit,
+            drop_labels=endpoint.drop_labels,
             client=client,
         )
     for page in settings.kube_state_metrics:

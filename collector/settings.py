@@ -23,6 +23,9 @@ class DcgmEndpoint(BaseModel):
     gpu_util_ratio_unit: Literal["percent", "ratio"] = Field(
         "percent", description="what DCGM_FI_DEV_GPU_UTIL_RATIO holds: percent (DCGM 4.6) or a 0-1 ratio (4.7)"
     )
+    drop_labels: list[str] = Field(
+        default_factory=list, description="labels to leave out of its series, where one of them has too many values"
+    )
 
 
 class KubeStateMetricsEndpoint(BaseModel):
