@@ -113,7 +113,7 @@ def simulate(  # noqa: PLR0913, PLR0917 a command's options are its arguments
     days: Annotated[int, typer.Option(min=1, max=400, help="days of history")],
     out: Annotated[Path, typer.Option(help="folder for telemetry and truth.parquet")],
     seed: Annotated[int, typer.Option(help="same seed, same fleet")] = 1,
-    scenario: Annotated[str, typer.Option(help="mixed or busy")] = "mixed",
+    scenario: Annotated[str, typer.Option(help="mixed, busy, mig or timeslice")] = "mixed",
     warehouse: Warehouse = None,
     config: Config = None,
     form: Form = Format.TEXT,

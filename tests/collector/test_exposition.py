@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from collector.exposition import ExpositionParser, Series, lines, parse_series
 from collector.samples import NO_TIMESTAMP
 
 
-def parser(**limits: int) -> ExpositionParser[Series]:
+def parser(**limits: Any) -> ExpositionParser[Series]:
     return ExpositionParser(lambda series: series, **limits)
 
 

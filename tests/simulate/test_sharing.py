@@ -65,7 +65,7 @@ def test_two_to_four_pods_share_a_card_and_one_is_always_there(collect):
     simulation, tables = told(collect, scenario="timeslice")
     holdings = tables["holding"].with_columns(pods=pl.len().over("gpu_uuid", "ts"))
     assert set(holdings["pods"]) == {1, 2, 3, 4}
-    assert ((holdings["share"] * holdings["pods"]) - 1).abs().max() < 1e-12
+    assert (holdings["share"] * holdings["pods"]).to_list() == pytest.approx([1.0] * holdings.height)
     read = tables["source_read"].filter("ok").height
     assert holdings.select("gpu_uuid", "ts").n_unique() == read * 8
     assert simulation.pod_hours()["gpu_hours"].to_numpy().sum() == pytest.approx(16 * 24)
