@@ -28,6 +28,10 @@ IN_THE_FUTURE = "lies in the future"
 MUST_SAY = ("gpu_uuid", "node", "source", "queue", "allocation_id", "workload_id", "pod", "subject", "scheduler")
 """Names that identify something: an empty one identifies nothing."""
 
+TENANTS_BY_RULE = ("tenant", "workload")
+"""Records whose tenant need not be declared: rules say whose a workload is, and a stranger's hours are named
+"(unowned)" in the tree, which is better than to lose its queue and stage."""
+
 BEGIN_AND_END = (("from_at", "until_at"), ("started_at", "ended_at"))
 
 
@@ -98,7 +102,7 @@ def _problems(record: str, limits: Limits, tenants: Collection[str]) -> Iterator
         if base is datetime:
             is_dated = (name == kind.time_column and kind.is_stream) or record == "allocation"
             yield from _time_problems(name, column, limits, is_bounded=is_dated)
-        if name == "tenant" and record != "tenant" and tenants:
+        if name == "tenant" and record not in TENANTS_BY_RULE and tenants:
             yield name, ~column.is_in([*tenants, ""]), "unknown tenant"
 
     yield from _order_problems(hints.keys())

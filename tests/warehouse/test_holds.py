@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.model import RECORDS, Holding, Node, Pod, Reading, SchedulerNode, Window, Workload, to_table
+from gpuledger.model import RECORDS, Holding, Node, Pod, Reading, SchedulerNode, Tenant, Window, Workload, to_table
 from gpuledger.testing import FakeClock
 from warehouse import Warehouse
 
@@ -178,6 +178,18 @@ def test_the_workload_gives_tenant_queue_stage_and_kind(house: Warehouse) -> Non
     assert hours(house, "workload_id") == {"t/llm": 1.0}
     assert (hours(house, "tenant"), hours(house, "queue")) == ({"nlp": 1.0}, {"gold": 1.0})
     assert (hours(house, "stage"), hours(house, "kind")) == ({"pretraining": 1.0}, {"training": 1.0})
+
+
+def test_a_workload_of_a_stranger_keeps_its_queue_and_is_unowned_in_the_tree(house: Warehouse) -> None:
+    put(house, "tenant", [Tenant(tenant="research", from_at=AT)])
+    cards(house, ["a"])
+    sight(house, "a", "p", range(60))
+    pod(house, "p", 0, workload_id="t/w")
+    shape: dict[str, Any] = {"pod_count": 1, "num_gpu": 1, "gpu_milli": 1000, "cpu_milli": 0, "memory_mib": 0}
+    put(house, "workload", [Workload(workload_id="t/w", submitted_at=AT, tenant="t", queue="gold", **shape)])
+    assert (hours(house, "tenant"), hours(house, "queue")) == ({"t": 1.0}, {"gold": 1.0})
+    rows = house.query("ledger_tree", level=1, from_at=AT, to_at=at(60)).to_pylist()
+    assert [(row["tenant"], row["gpu_hours"]) for row in rows] == [("(unowned)", pytest.approx(1.0))]
 
 
 def test_steps_of_a_slurm_job_are_the_job(house: Warehouse) -> None:
