@@ -329,3 +329,11 @@ def test_a_job_holds_its_card_by_its_id_as_written():
         for row in made(samples, reader).holdings.to_pylist()
     ]
     assert sorted(told) == [("slurm", "1234_7", None, 0.5), ("slurm", "1234_8.batch", None, 0.5)]
+
+
+def test_a_profile_without_an_instance_makes_no_slice_of_a_card():
+    reader = SeriesReader()
+    one = series(reader, "DCGM_FI_DEV_GPU_UTIL", modelName="A100", GPU_I_PROFILE="3g.20gb", exported_pod="p")
+    of = made([(one, 50, None)], reader)
+    assert (of.readings["slice_id"].to_pylist(), of.readings["slice_profile"].to_pylist()) == ([""], [None])
+    assert of.holdings["share"].to_pylist() == [1.0]
