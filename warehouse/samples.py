@@ -8,15 +8,19 @@ comes, so that the rows follow from the set of samples and not from the order in
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import IntEnum
 from typing import Any
 
 import duckdb
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from gpuledger.clock import Clock
 from gpuledger.config import Settings
@@ -29,25 +33,19 @@ SAMPLES_AT_ONCE = 1_000_000
 SERIES_KEPT = timedelta(days=1)
 """How long a series that nobody writes is remembered. Longer than any receiver goes without writing it down anew."""
 
-TOO_OLD, IN_THE_FUTURE = "too old", "in the future"
-"""Why a sample is refused for its time."""
-
 _ROW = ("gpu_uuid", "ts", "source")
 _READING = (*_ROW, "slice_id")
 _COUNTED, _FLAGS = "invalid_count", "quality_flags"
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """What became of a request's samples.
+class Fate(IntEnum):
+    """What became of a sample: kept; kept before, with the same value or another, which stays; refused for its time."""
 
-    `repeated` ones were kept before, `conflicting` ones with another value, which stays; `refused` by reason.
-    """
-
-    stored: int = 0
-    repeated: int = 0
-    conflicting: int = 0
-    refused: Mapping[str, int] = field(default_factory=dict)
+    STORED = 0
+    REPEATED = 1
+    CONFLICTING = 2
+    TOO_OLD = 3
+    IN_THE_FUTURE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +68,43 @@ class SampleStore:
         self._warehouse, self._settings, self._clock = warehouse, settings, clock
         self._last_seq: int | None = None
 
-    def stage(self, samples: pa.Table, series: pa.Table) -> Staged:
+    def stage(self, samples: pa.Table, series: pa.Table) -> npt.NDArray[np.int8]:
         """Keep `samples` (series_id, time_ms, value) and the `series` that are new; on disk before it returns.
 
-        Of several values of a series at an instant the first one stays. Times far ahead of the clock or too old are
-        refused. Raises WarehouseError when nothing could be kept.
+        Gives the `Fate` of each. Of several values of a series at an instant the first one stays. Raises WarehouseError
+        when nothing could be kept.
         """
-        frame, refused = self._dated(samples)
+        fates = self._dated(samples)
+        dated = _with_instants(samples.filter(pa.array(fates == Fate.STORED)) if fates.any() else samples)
         with self._warehouse.writing() as cursor, _transaction(cursor):
             if series.num_rows:
                 with _staged(cursor, series):
                     _run(cursor, "keep_series", seen_at=self._clock.now())
-            fresh, repeated = self._fresh(cursor, frame)
-            if fresh.height:
-                seq = self._next_seq(cursor)
-                with _staged(cursor, fresh.to_arrow()):
-                    _run(cursor, "keep_samples", received_at=self._clock.now(), seq=seq)
-                self._last_seq = seq
-        return Staged(fresh.height, repeated, frame.height - fresh.height - repeated, refused)
+            if dated.num_rows:
+                fates[fates == Fate.STORED] = self._append(cursor, dated)
+        return fates
+
+    def _append(self, cursor: duckdb.DuckDBPyConnection, dated: pa.Table) -> npt.NDArray[np.int8]:
+        """Keep what is new of `dated`; gives the fate of each."""
+        with _staged(cursor, dated):
+            low, high = pc.min_max(dated["ts"]).as_py().values()
+            stored = _read(cursor, "samples_stored", low_at=low, high_at=high)
+            if not stored.num_rows and _are_distinct(dated):
+                self._keep(cursor)
+                return np.zeros(dated.num_rows, np.int8)
+        fates = _fates(_frame(dated), _frame(stored))
+        fresh = dated.filter(pa.array(fates == Fate.STORED))
+        if fresh.num_rows:
+            with _staged(cursor, fresh):
+                self._keep(cursor)
+        return fates
+
+    def _keep(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        if self._last_seq is None:
+            self._last_seq = int(_read(cursor, "last_sample_seq")["seq"][0].as_py())
+        # Counted on also where the transaction fails: numbers rise, and may leave one out.
+        self._last_seq += 1
+        _run(cursor, "keep_samples", received_at=self._clock.now(), seq=self._last_seq)
 
     def accepted_ms(self) -> tuple[int, int]:
         """The first and the last acceptable time of a sample, in milliseconds."""
@@ -95,39 +112,12 @@ class SampleStore:
         oldest = now - timedelta(days=settings.oldest_accepted_days)
         return _milliseconds(oldest), _milliseconds(now + timedelta(seconds=settings.future_tolerance_seconds))
 
-    def _dated(self, samples: pa.Table) -> tuple[pl.DataFrame, dict[str, int]]:
-        """The samples with acceptable times, and how many others there are by reason."""
+    def _dated(self, samples: pa.Table) -> npt.NDArray[np.int8]:
+        """The fate of each sample as far as its time decides it."""
         low, high = self.accepted_ms()
-        frame = typing.cast("pl.DataFrame", pl.from_arrow(samples))
-        found = {
-            IN_THE_FUTURE: frame.filter(pl.col("time_ms") > high).height,
-            TOO_OLD: frame.filter(pl.col("time_ms") < low).height,
-        }
-        kept = frame.filter(pl.col("time_ms").is_between(low, high))
-        at = (pl.col("time_ms") * 1000).cast(pl.Datetime("us", "UTC"))
-        return kept.select("series_id", at.alias("ts"), "value"), {
-            name: count for name, count in found.items() if count
-        }
-
-    @staticmethod
-    def _fresh(cursor: duckdb.DuckDBPyConnection, frame: pl.DataFrame) -> tuple[pl.DataFrame, int]:
-        """The samples to keep, and how many of the others say what is known already."""
-        if not frame.height:
-            return frame, 0
-        key = ["series_id", "ts"]
-        with _staged(cursor, frame.to_arrow()):
-            stored = _frame(_read(cursor, "samples_stored", low_at=frame["ts"].min(), high_at=frame["ts"].max()))
-        known = frame.join(stored, on=key, how="left", suffix="_stored", maintain_order="left").with_columns(
-            is_first=pl.struct(key).is_first_distinct() & pl.col("value_stored").is_null(),
-            standing=pl.col("value_stored").fill_null(pl.col("value").first().over(key)),
-        )
-        repeated = known.filter(~pl.col("is_first") & (pl.col("value") == pl.col("standing"))).height
-        return known.filter("is_first").select(frame.columns), repeated
-
-    def _next_seq(self, cursor: duckdb.DuckDBPyConnection) -> int:
-        if self._last_seq is None:
-            self._last_seq = int(_read(cursor, "last_sample_seq")["seq"][0].as_py())
-        return self._last_seq + 1
+        times = samples["time_ms"].to_numpy()
+        fates = np.where(times < low, Fate.TOO_OLD, np.where(times > high, Fate.IN_THE_FUTURE, Fate.STORED))
+        return fates.astype(np.int8)
 
     def waiting(self, limit: int = SAMPLES_AT_ONCE) -> Waiting | None:
         """Samples that are no rows yet, about `limit`, with all others of the same rows. None: there are none."""
@@ -185,6 +175,34 @@ class SampleStore:
             _run(cursor, "note_series_seen", received_before_at=before)
             _run(cursor, "forget_samples", received_before_at=before)
             _run(cursor, "forget_series", seen_before_at=before - SERIES_KEPT)
+
+
+def _are_distinct(samples: pa.Table) -> bool:
+    """Whether each series and instant is there once."""
+    ids, times = samples["series_id"].to_numpy(), samples["ts"].cast(pa.int64()).to_numpy()
+    order = np.lexsort((times, ids))
+    return not ((np.diff(ids[order]) == 0) & (np.diff(times[order]) == 0)).any()
+
+
+def _with_instants(samples: pa.Table) -> pa.Table:
+    at = pa.array(samples["time_ms"].to_numpy() * 1000).cast(pa.timestamp("us", tz="UTC"))
+    return pa.table({"series_id": samples["series_id"], "ts": at, "value": samples["value"]})
+
+
+def _fates(samples: pl.DataFrame, stored: pl.DataFrame) -> npt.NDArray[np.int8]:
+    """The fate of each sample, beside what is stored and beside those before it."""
+    key = ["series_id", "ts"]
+    joined = samples.join(stored, on=key, how="left", suffix="_stored", maintain_order="left")
+    is_first = pl.struct(key).is_first_distinct() & pl.col("value_stored").is_null()
+    standing = pl.col("value_stored").fill_null(pl.col("value").first().over(key))
+    fate = (
+        pl.when(is_first)
+        .then(Fate.STORED.value)
+        .when(pl.col("value") == standing)
+        .then(Fate.REPEATED.value)
+        .otherwise(Fate.CONFLICTING.value)
+    )
+    return joined.select(fate.cast(pl.Int8)).to_series().to_numpy()
 
 
 class _Filler:

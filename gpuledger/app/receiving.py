@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import numpy as np
@@ -26,9 +26,12 @@ from gpuledger.clock import Clock
 from gpuledger.config import Settings
 from gpuledger.errors import Overloaded
 from gpuledger.model import QualityEvent, to_table
-from warehouse.samples import IN_THE_FUTURE, TOO_OLD, SampleStore, Staged
+from warehouse.samples import Fate, SampleStore
 
 MAX_EVENT_SUBJECTS = 1000
+
+SAMPLES_TOGETHER = 50_000
+"""Requests that wait are kept in one transaction, up to about so many samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +39,30 @@ class Receipt:
     """What became of a request's samples. `ignored` are those that nobody reads; they count as taken."""
 
     received: int
-    staged: Staged
+    stored: int = 0
+    repeated: int = 0
+    conflicting: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     ignored: Counter[str] = field(default_factory=Counter)
 
     @property
     def written(self) -> int:
         """How many samples need not be sent again and are not lost: for the sender's own count."""
-        return self.received - self.refused.total() - self.staged.conflicting
+        return self.received - self.refused.total() - self.conflicting
+
+
+class _Request:
+    """A request that waits, and its answer."""
+
+    decoded: Decoded
+
+    def __init__(self, block: bytes, version: int) -> None:
+        self.block, self.version = block, version
+        self.answer: Future[Receipt] = Future()
 
 
 class Receiver:
-    """One for a service. Requests are decoded and kept one after the other, in a thread of its own."""
+    """One for a service. Requests are decoded one after the other in a thread of its own, and kept together."""
 
     def __init__(
         self, store: SampleStore, books: PodBooks, settings: Settings, clock: Clock, metrics: ServiceMetrics
@@ -55,6 +70,7 @@ class Receiver:
         self._store, self._books, self._settings, self._clock, self._metrics = store, books, settings, clock, metrics
         self._decoder = Decoder(SeriesCache(per_target=settings.remote_write_series_per_target))
         self._turns = threading.BoundedSemaphore(settings.remote_write_waiting)
+        self._requests: deque[_Request] = deque()
         self._worker = ThreadPoolExecutor(1, "remote-write")
         self._events: Counter[tuple[str, str, str]] = Counter()
         self._counting = threading.Lock()
@@ -74,7 +90,11 @@ class Receiver:
         could be kept.
         """
         with self._turn():
-            return await asyncio.wrap_future(self._worker.submit(self.take, block, version))
+            return await asyncio.wrap_future(self._submit(block, version))
+
+    def take(self, block: bytes, version: int) -> Receipt:
+        """The same for a caller that waits."""
+        return self._submit(block, version).result()
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -85,56 +105,84 @@ class Receiver:
         finally:
             self._turns.release()
 
-    def take(self, block: bytes, version: int) -> Receipt:
-        """The same in this thread. Not safe for several at once."""
+    def _submit(self, block: bytes, version: int) -> Future[Receipt]:
+        request = _Request(block, version)
+        self._requests.append(request)
+        self._worker.submit(self._work)
+        return request.answer
+
+    def _work(self) -> None:
+        """Take in the requests that wait, together, so that they share one way to the disk."""
+        taken: list[_Request] = []
+        while self._requests and sum(len(one.decoded.samples) for one in taken) < SAMPLES_TOGETHER:
+            request = self._requests.popleft()
+            if not request.answer.set_running_or_notify_cancel():
+                continue  # the sender has gone
+            try:
+                request.decoded = self._decode(request)
+            except Exception as error:  # whatever one request provokes is its own answer
+                request.answer.set_exception(error)
+            else:
+                taken.append(request)
+        try:
+            receipts = self._keep([one.decoded for one in taken])
+        except Exception as error:  # nothing was kept: all of them may come again
+            for one in taken:
+                one.answer.set_exception(error)
+            return
+        for one, receipt in zip(taken, receipts, strict=True):
+            self._count(receipt)
+            one.answer.set_result(receipt)
+
+    def _decode(self, request: _Request) -> Decoded:
         now_ms = int(self._clock.now().timestamp() * 1000)
-        raw = snappy.decode(block, self._settings.remote_write_decoded_bytes)
-        decode = self._decoder.version_1 if version == 1 else self._decoder.version_2
-        decoded = decode(raw, now_ms)
-        staged = self._keep(decoded)
-        refused = decoded.refused + Counter(staged.refused)
-        receipt = Receipt(decoded.received, staged, refused, decoded.ignored)
-        self._count(receipt)
-        return receipt
+        raw = snappy.decode(request.block, self._settings.remote_write_decoded_bytes)
+        return (self._decoder.version_1 if request.version == 1 else self._decoder.version_2)(raw, now_ms)
 
-    def _keep(self, decoded: Decoded) -> Staged:
-        """Keep the samples of devices and targets, and give the books what kube-state-metrics says."""
-        cache, samples = self._decoder.cache, decoded.samples
-        is_kube = np.array([series.is_kube for series in samples.meanings], np.bool_)
-        fresh = np.flatnonzero(~is_kube & ~cache.is_recorded[decoded.slots])
-        ids = np.array([series.series_id for series in samples.meanings], np.uint64)
-        kept = ~is_kube[samples.series]
-        columns = {"series_id": ids[samples.series], "time_ms": samples.times_ms, "value": samples.values}
-        staged = Staged()
-        if kept.any():
-            table = pa.table({name: column[kept] for name, column in columns.items()})
-            staged = self._store.stage(table, _series_table([samples.meanings[one] for one in fresh.tolist()]))
-            cache.is_recorded[decoded.slots[fresh]] = True
-        if kept.all():
-            return staged
-        return replace(staged, refused=Counter(staged.refused) + self._feed_books(samples, ~kept))
+    def _keep(self, requests: Sequence[Decoded]) -> list[Receipt]:
+        """Keep the samples of devices and targets, give the books what kube-state-metrics says, count both."""
+        cache, tables = self._decoder.cache, []
+        fresh: dict[int, RemoteSeries] = {}
+        for decoded in requests:
+            is_kube, samples = _is_kube(decoded.samples), decoded.samples
+            new = np.flatnonzero(~is_kube & ~cache.is_recorded[decoded.slots]).tolist()
+            fresh |= {int(decoded.slots[one]): samples.meanings[one] for one in new}
+            tables.append(_sample_table(samples, ~is_kube[samples.series]))
+        fates = np.empty(0, np.int8)
+        if any(table.num_rows for table in tables):
+            series = {one.series_id: one for one in fresh.values()}
+            fates = self._store.stage(pa.concat_tables(tables), _series_table(list(series.values())))
+            cache.is_recorded[list(fresh)] = True
+        ends = np.cumsum([table.num_rows for table in tables])[:-1]
+        parts = np.split(fates, ends) if requests else []
+        return [self._receipt(decoded, part) for decoded, part in zip(requests, parts, strict=True)]
 
-    def _feed_books(self, samples: Samples[RemoteSeries], is_kube: npt.NDArray[np.bool_]) -> Counter[str]:
+    def _receipt(self, decoded: Decoded, fates: npt.NDArray[np.int8]) -> Receipt:
+        count = np.bincount(fates, minlength=len(Fate)).tolist()
+        times = Counter({"too old": count[Fate.TOO_OLD], "in the future": count[Fate.IN_THE_FUTURE]})
+        refused = decoded.refused + times + self._feed_books(decoded.samples)
+        kept = (count[Fate.STORED], count[Fate.REPEATED], count[Fate.CONFLICTING])
+        return Receipt(decoded.received, *kept, refused, decoded.ignored)
+
+    def _feed_books(self, samples: Samples[RemoteSeries]) -> Counter[str]:
+        is_kube = _is_kube(samples)[samples.series]
+        if not is_kube.any():
+            return Counter()
         low, high = self._store.accepted_ms()
         is_early, is_late = samples.times_ms < low, samples.times_ms > high
         rows = np.flatnonzero(is_kube & ~is_early & ~is_late).tolist()
-        self._books.feed(
-            (
-                samples.meanings[samples.series[row]].series,
-                float(samples.values[row]),
-                int(samples.times_ms[row]),
-            )
-            for row in rows
-        )
+        columns = samples.series.tolist(), samples.values.tolist(), samples.times_ms.tolist()
+        series, values, times = columns
+        self._books.feed((samples.meanings[series[row]].series, values[row], times[row]) for row in rows)
         self._metrics.remote_samples.labels("read", "kube_state_metrics").inc(len(rows))
-        refused = {TOO_OLD: int((is_kube & is_early).sum()), IN_THE_FUTURE: int((is_kube & is_late).sum())}
+        refused = {"too old": int((is_kube & is_early).sum()), "in the future": int((is_kube & is_late).sum())}
         return +Counter(refused)
 
     def _count(self, receipt: Receipt) -> None:
         count = self._metrics.remote_samples
-        count.labels("stored", "").inc(receipt.staged.stored)
-        count.labels("repeated", "").inc(receipt.staged.repeated)
-        count.labels("conflicting", "").inc(receipt.staged.conflicting)
+        count.labels("stored", "").inc(receipt.stored)
+        count.labels("repeated", "").inc(receipt.repeated)
+        count.labels("conflicting", "").inc(receipt.conflicting)
         for outcome, reasons in (("refused", receipt.refused), ("ignored", receipt.ignored)):
             for reason, number in reasons.items():
                 count.labels(outcome, reason).inc(number)
@@ -142,10 +190,10 @@ class Receiver:
             for reason, number in receipt.refused.items():
                 if reason != "too many series":
                     self._events["refused_sample", SOURCE, reason] += number
-            if receipt.staged.conflicting:
-                self._events["conflicting_sample", SOURCE, ""] += receipt.staged.conflicting
-            if receipt.staged.repeated:
-                self._events["repeated_sample", SOURCE, ""] += receipt.staged.repeated
+            if receipt.conflicting:
+                self._events["conflicting_sample", SOURCE, ""] += receipt.conflicting
+            if receipt.repeated:
+                self._events["repeated_sample", SOURCE, ""] += receipt.repeated
             for target, number in self._decoder.cache.too_many.items():
                 known = ("too_many_series", target, "") in self._events or len(self._events) < MAX_EVENT_SUBJECTS
                 self._events["too_many_series", target if known else "others", ""] += number
@@ -170,6 +218,16 @@ class Receiver:
                 for (kind, subject, detail), count in counted.items()
             ],
         )
+
+
+def _is_kube(samples: Samples[RemoteSeries]) -> npt.NDArray[np.bool_]:
+    return np.array([series.is_kube for series in samples.meanings], np.bool_)
+
+
+def _sample_table(samples: Samples[RemoteSeries], is_kept: npt.NDArray[np.bool_]) -> pa.Table:
+    ids = np.array([series.series_id for series in samples.meanings], np.uint64)
+    columns = {"series_id": ids[samples.series], "time_ms": samples.times_ms, "value": samples.values}
+    return pa.table({name: column[is_kept] for name, column in columns.items()})
 
 
 def _series_table(series: Sequence[RemoteSeries]) -> pa.Table:

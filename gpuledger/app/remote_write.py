@@ -62,9 +62,9 @@ def _answer(receipt: Receipt) -> Response:
         "field": "timeseries",
         "reason": "refused: " + ", ".join(f"{reason} ({count})" for reason, count in receipt.refused.items()),
         "received": receipt.received,
-        "stored": receipt.staged.stored,
-        "repeated": receipt.staged.repeated,
-        "conflicting": receipt.staged.conflicting,
+        "stored": receipt.stored,
+        "repeated": receipt.repeated,
+        "conflicting": receipt.conflicting,
         "refused": receipt.refused,
         "ignored": receipt.ignored,
     }

@@ -207,7 +207,7 @@ def test_what_cannot_be_kept_now_may_be_sent_again(api: Api, monkeypatch: pytest
         raise WarehouseError("could not write: no space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(api.service.samples, "_next_seq", full)
+        patched.setattr(api.service.samples, "_keep", full)
         answer = post(api.http, raw)
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
         assert api.count("series") == api.count("sample") == 0
