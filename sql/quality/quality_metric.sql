@@ -28,22 +28,35 @@ with cards as (
     group by hour_at, source, gpu_uuid
 ),
 
-compared as (
-    select
-        *,
-        max(present) over (
-            partition by source, gpu_uuid, metric
-            order by hour_at
-            range between interval 3 day preceding and interval 1 hour preceding
-        ) as before,
-        max(present) over (partition by gpu_uuid, metric, hour_at) as anywhere
+given_by_another as (
+    select hour_at, gpu_uuid, metric
     from cards
+    where present > 0 and hour_at >= :from_at::timestamptz
+    group by all
+),
+
+had as (
+    select source, gpu_uuid, metric, hour_at
+    from cards
+    where present > 0
 ),
 
 lacking as (
-    select *, coalesce(before, 0) > 0 as is_vanished
-    from compared
-    where present = 0 and anywhere = 0 and hour_at >= :from_at::timestamptz
+    select
+        card.*,
+        exists(
+            select 1
+            from had
+            where
+                had.source = card.source
+                and had.gpu_uuid = card.gpu_uuid
+                and had.metric = card.metric
+                and had.hour_at < card.hour_at
+                and had.hour_at >= card.hour_at - interval 3 day
+        ) as is_vanished
+    from cards as card
+    anti join given_by_another using (hour_at, gpu_uuid, metric)
+    where card.present = 0 and card.hour_at >= :from_at::timestamptz
 )
 
 select

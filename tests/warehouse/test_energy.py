@@ -41,9 +41,10 @@ def put(house: Warehouse, *rows: Reading) -> None:
 
 
 def told_of(house: Warehouse, hours: float, start: datetime = AT) -> list[tuple[str, str, int]]:
-    """(kind, subject, count) of the window after it was built."""
+    """(kind, subject, count) of the window after it was worked out."""
     window = Window(start, start + hours * HOUR)
-    house.build_ledger(window, until_at=window.to_at)
+    with house.writing() as cursor:
+        quality.build(cursor, window.from_at, window.to_at)
     rows = house.query("quality_list", kind="", from_at=window.from_at, to_at=window.to_at, limit_count=1000)
     return [(row["kind"], row["subject"], row["count"]) for row in rows.to_pylist()]
 
