@@ -19,6 +19,9 @@ SettingsType = TypeVar("SettingsType", bound=BaseSettings)
 PREFIX = "GPULEDGER_"
 COLLECTOR_PREFIX = "GPULEDGER_COLLECTOR_"
 """How the agent's variables begin; the service leaves them to it."""
+
+OPTION_VARIABLES = frozenset({"GPULEDGER_PROMETHEUS_TOKEN", "GPULEDGER_PROMETHEUS_USER"})
+"""Variables of single options of the command line, which are no settings."""
 COMMAND_VARIABLES = frozenset({"GPULEDGER_PROMETHEUS_TOKEN", "GPULEDGER_PROMETHEUS_USER"})
 """Credentials that one command takes from the environment; they are no settings."""
 

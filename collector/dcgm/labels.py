@@ -67,6 +67,7 @@ HOLDER_LABELS = frozenset({*_POD, *_NAMESPACE, *_CONTAINER, *_EXPORTED, *_SHARED
 _OLD_MIG_UUID = re.compile(r"MIG-(GPU-[^/]+)/(\d+)/\d+")
 _PORT = re.compile(r":\d+$")
 _CODE = re.compile(r"\d{1,6}")
+_EXPORTER_LABELS = "exporter_labels"
 _MAX_SUBJECTS = 100_000
 _NO_NODE = frozenset({"", "localhost", "127.0.0.1"})
 _JOB_NAMESPACE = "slurm"
@@ -260,7 +261,13 @@ class SeriesReader:
             return plain
         if plain is not None:
             self._exporters.add((plain.namespace, plain.name))
+            self._note_exporter_labels()
         return _pod(labels, (("exported_namespace",), ("exported_pod",), ("exported_container",)))
+
+    def _note_exporter_labels(self) -> None:
+        if _EXPORTER_LABELS not in self._told:
+            self._told.add(_EXPORTER_LABELS)
+            self._untold[_EXPORTER_LABELS, "pods are named by exported_pod"] = 1
 
     def holder(self, subject: Subject) -> Pod | None:
         """The pod that holds the device, or None: an exporter's own pod holds nothing."""

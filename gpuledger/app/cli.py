@@ -43,7 +43,7 @@ FINDING_COLUMNS = (
     "confidence",
 )
 
-PROBLEM_COLUMNS = ("source", "problem", "subject_count", "event_count", "advice")
+PROBLEM_COLUMNS = ("source", "problem", "advice")
 
 
 def _settings(config: Path | None, warehouse: Path | None, **more: Any) -> Settings:

@@ -100,6 +100,22 @@ def exposition(
 
 
 @import_app.command()
+def nvidia_smi(  # noqa: PLR0913, PLR0917 a command's options are its arguments
+    file: Annotated[Path, Existing],
+    node: Annotated[str, typer.Option(help="the node that it was run on")],
+    at: Annotated[str | None, typer.Option(help="when it was run, ISO 8601; default: now")] = None,
+    timezone: Annotated[str, typer.Option(help="IANA zone of the timestamps in the file")] = "UTC",
+    warehouse: Warehouse = None,
+    config: Config = None,
+    form: Form = Format.TEXT,
+) -> None:
+    """What `nvidia-smi --query-gpu=... --format=csv` printed, once or in a loop."""
+    read_at = parameters.instant("at", at) if at else SystemClock().now()
+    given = {"file": file, "node": node, "at": read_at, "timezone": timezone}
+    _import("nvidia_smi", given, warehouse, config, form)
+
+
+@import_app.command()
 def prometheus(  # noqa: PLR0913, PLR0917 a command's options are its arguments
     url: Annotated[str, typer.Option(help="address of a Prometheus, Thanos or VictoriaMetrics server")],
     since: Annotated[str, typer.Option(help="how far back (30d), or from when (ISO 8601)")],

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import typer
 
 from collector.settings import load
 from gpuledger import config
+from gpuledger.app import cli
 from gpuledger.errors import ConfigError
 
 FILE = """
@@ -114,5 +116,16 @@ def test_each_process_leaves_the_variables_of_the_other_alone(monkeypatch):
     monkeypatch.setenv("GPULEDGER_TIMEZONE", "Asia/Shanghai")
     monkeypatch.setenv("GPULEDGER_COLLECTOR_FLUSH_SECONDS", "7")
     monkeypatch.setenv("GPULEDGERISH", "1")
+    monkeypatch.setenv("GPULEDGER_PROMETHEUS_TOKEN", "of one command's option")
     assert config.load().timezone == "Asia/Shanghai"
     assert load().flush_seconds == 7
+
+
+def test_every_variable_of_an_option_is_known():
+    app = typer.main.get_command(cli.app)
+    waiting, found = [app], set()
+    while waiting:
+        command = waiting.pop()
+        waiting += getattr(command, "commands", {}).values()
+        found |= {str(parameter.envvar) for parameter in command.params if parameter.envvar}
+    assert found == config.OPTION_VARIABLES
