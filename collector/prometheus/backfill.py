@@ -124,7 +124,11 @@ class Backfill:
             return metric, self._client.query_range(query, chunk.first_ms + step, last + step, step)
 
         with ThreadPoolExecutor(self._request.concurrency) as pool:
-            return dict(pool.map(ask, self._request.queries.items()))
+            coming = [pool.submit(ask, asked) for asked in self._request.queries.items()]
+            try:
+                return dict(one.result() for one in coming)
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)  # after one failure the others need not be asked
 
     def _partial(self, chunk: Chunk, warned: Mapping[str, int]) -> list[QualityEvent]:
         return [self._event(chunk, "partial_answer", text, count) for text, count in warned.items()]

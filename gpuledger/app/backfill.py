@@ -47,6 +47,8 @@ from gpuledger.model import to_table
 
 NEWEST_SECONDS = 60
 """What is newer is left for the next run: servers show their last seconds late."""
+HOPELESS_CHUNKS = 3
+"""After so many failures in a row a run ends: the server is not there, or refuses all of it."""
 ASKED_ABOVE_SAMPLES = 20_000_000
 """A larger import is begun only after a yes."""
 
@@ -182,7 +184,7 @@ def plan(server_name: str, found: Survey, wanted: Wanted, now: datetime, **more:
 
 
 class Import:
-    """One run: chunk after chunk into the warehouse, those that failed once more at the end."""
+    """One run: chunk after chunk into the warehouse, and those that failed once more at the end."""
 
     def __init__(self, client: Client, source: Backfill, what: Plan) -> None:
         self._client = client
@@ -197,15 +199,10 @@ class Import:
         done = set(self._client.query("batch_list", prefix=self._plan.prefix)["batch_id"].to_pylist())
         open_chunks = [chunk for chunk in self._plan.chunks if self._batch(chunk, "done") not in done]
         self.skipped = len(self._plan.chunks) - len(open_chunks)
-        with progress() as bar:
-            task = bar.add_task("import prometheus", total=len(self._plan.chunks), completed=self.skipped)
-            failed = []
-            for chunk in open_chunks:
-                if self._read(chunk) is not None:
-                    failed.append(chunk)
-                bar.advance(task)
-            gaps = [(chunk, reason) for chunk in failed if (reason := self._read(chunk)) is not None]
-        for chunk, reason in gaps:
+        failed, untried = self._read_all(open_chunks)
+        if not untried:
+            failed = [(chunk, reason) for chunk, _ in failed if (reason := self._read(chunk)) is not None]
+        for chunk, reason in failed:
             self._store("quality_event", self._source.gap(chunk, reason), self._batch(chunk, "gap"))
         return {
             "imported": dict(self.rows),
@@ -213,8 +210,25 @@ class Import:
             "rejected": self.rejected,
             "chunks": len(self._plan.chunks),
             "chunks_had_before": self.skipped,
-            "gaps": [{"from": chunk.from_at, "to": chunk.to_at, "reason": reason} for chunk, reason in gaps],
+            "chunks_not_tried": untried,
+            "gaps": [{"from": chunk.from_at, "to": chunk.to_at, "reason": reason} for chunk, reason in failed],
         }
+
+    def _read_all(self, cut: Sequence[Chunk]) -> tuple[list[tuple[Chunk, str]], int]:
+        """Take `cut` in; gives what failed, and how many were not even tried because a few before had all failed."""
+        failed: list[tuple[Chunk, str]] = []
+        streak = 0
+        with progress() as bar:
+            task = bar.add_task("import prometheus", total=len(self._plan.chunks), completed=self.skipped)
+            for number, chunk in enumerate(cut):
+                reason = self._read(chunk)
+                streak = 0 if reason is None else streak + 1
+                if reason is not None:
+                    failed.append((chunk, reason))
+                if streak == HOPELESS_CHUNKS:
+                    return failed, len(cut) - number - 1
+                bar.advance(task)
+        return failed, 0
 
     def _read(self, chunk: Chunk) -> str | None:
         """Take `chunk` in; gives the reason when the server did not answer, and then nothing of it was stored."""

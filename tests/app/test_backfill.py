@@ -158,6 +158,18 @@ def test_a_chunk_that_fails_for_good_is_a_gap_and_the_next_run_fills_it_alone(ap
     assert rows(api, "select count(*), count(distinct ts) from reading") == [(40_321, 40_321)]
 
 
+def test_a_server_that_went_away_is_not_asked_for_every_chunk(api: Api) -> None:
+    with serving(Stub(ONE_CARD, refuse=lambda _: (422, error("execution", "away")))) as stub:
+        stub_trial, stub.refuse = stub.refuse, lambda times: stub_trial(times) if len(stub.ranges()) > 1 else None
+        answer = run(api, stub, WEEK)
+        assert len(stub.ranges()) == 1 + backfill.HOPELESS_CHUNKS
+        stub.refuse = lambda _: None
+        second = run(api, stub, WEEK)
+    assert (answer["chunks_not_tried"], len(answer["gaps"])) == (answer["chunks"] - 4, 3)
+    assert (second["chunks_had_before"], second["gaps"], second["chunks_not_tried"]) == (1, [], 0)
+    assert rows(api, "select count(*), count(distinct ts) from reading") == [(40_321, 40_321)]
+
+
 def test_a_run_that_was_killed_goes_on_where_it_stopped(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[Any] = []
     read = Backfill.read

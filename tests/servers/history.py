@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shutil
 import socket
 import subprocess
@@ -96,7 +97,9 @@ def victoria_metrics(folder: Path, lines: Iterable[Line]) -> Iterator[str]:
         f"-httpListenAddr={url.removeprefix('http://')}",
     ]  # fmt: skip
     with _running(command, url, folder / "victoria.log"):
-        body = b"".join(b"%s %d000\n" % line for line in lines)
-        httpx.post(f"{url}/api/v1/import/prometheus", content=body, timeout=60, trust_env=False).raise_for_status()
+        rest = iter(lines)
+        while part := list(itertools.islice(rest, 100_000)):
+            body = b"".join(b"%s %d000\n" % line for line in part)
+            httpx.post(f"{url}/api/v1/import/prometheus", content=body, timeout=60, trust_env=False).raise_for_status()
         httpx.get(f"{url}/internal/force_flush", timeout=60, trust_env=False).raise_for_status()
         yield url
