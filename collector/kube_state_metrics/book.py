@@ -27,6 +27,9 @@ from gpuledger.model import Pod
 GRACE = timedelta(minutes=5)
 """A pod of which nothing was heard for so long is gone, where no page says that it lists all."""
 
+CHECK = timedelta(seconds=30)
+"""How often pods are gone through for those of which nothing was heard: a writer sends many small requests."""
+
 REFRESH = timedelta(minutes=5)
 """How often a pod that does not change is sent again, so that `seen_at` says that it is still listed."""
 
@@ -72,6 +75,7 @@ class PodBook:
         self._nodes = NodeBook(cluster)
         self._workloads = WorkloadBook()
         self._now: datetime | None = None
+        self._checked_at: datetime | None = None
         self.refused_pods = 0
 
     def feed(
@@ -94,7 +98,8 @@ class PodBook:
         pods = self._changed(touched | gone)
         workloads = self._workloads.changed()
         self._forget(gone)
-        nodes, offers = self._nodes.changed(is_whole_page=is_whole_page)
+        heard_since = self._now if is_whole_page or self._now is None else self._now - GRACE
+        nodes, offers = self._nodes.changed(heard_since)
         found: dict[str, list[Any]] = {"pod": pods, "workload": workloads, "node": nodes, "scheduler_node": offers}
         return {record: rows for record, rows in found.items() if rows}
 
@@ -124,7 +129,8 @@ class PodBook:
             if touched:  # a page without any pod is one of a source that has not read the API yet
                 missing = set(self._pods) - touched
                 gone, self._missed = missing & self._missed, missing
-        elif self._now is not None:
+        elif self._now is not None and (self._checked_at is None or self._now - self._checked_at >= CHECK):
+            self._checked_at = self._now
             gone = {uid for uid, facts in self._pods.items() if self._now - facts.seen_at > GRACE}
         for uid in gone:
             self._pods[uid].gone_at = self._pods[uid].seen_at

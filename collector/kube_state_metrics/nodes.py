@@ -65,19 +65,23 @@ class NodeBook:
             book = facts.capacity if series.name.endswith("capacity") else facts.allocatable
             book[series.labels.get("resource", "")] = value
 
-    def changed(self, *, is_whole_page: bool) -> tuple[list[Node], list[SchedulerNode]]:
-        """The records that are new or end, since the last call; nodes that left a whole page offer nothing any more."""
+    def changed(self, heard_since: datetime | None) -> tuple[list[Node], list[SchedulerNode]]:
+        """The records that are new or end, since the last call.
+
+        A node of which nothing was heard since `heard_since` offers nothing from then on. Nothing ends where no node
+        was heard of at all: the source has not read the API yet, or does not show nodes.
+        """
         nodes: list[Node] = []
         offers: list[SchedulerNode] = []
         for name in sorted(self._touched):
             facts = self._facts[name]
             _add(nodes, self._nodes, name, self._node(name, facts))
             _add(offers, self._offers, name, self._offer(name, facts))
-        if is_whole_page and self._touched:
-            for name in sorted(set(self._facts) - self._touched):
-                at = max(facts.seen_at for facts in self._facts.values() if facts.seen_at)
-                nodes += [replace(node, until_at=at) for node in [self._nodes.pop(name, None)] if node]
-                offers += [replace(offer, until_at=at) for offer in [self._offers.pop(name, None)] if offer]
+        if self._touched and heard_since is not None:
+            left = [name for name, facts in self._facts.items() if facts.seen_at and facts.seen_at < heard_since]
+            for name in left:
+                nodes += [replace(node, until_at=heard_since) for node in [self._nodes.pop(name, None)] if node]
+                offers += [replace(offer, until_at=heard_since) for offer in [self._offers.pop(name, None)] if offer]
                 del self._facts[name]
         self._touched = set()
         return nodes, offers

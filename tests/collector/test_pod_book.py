@@ -225,6 +225,15 @@ def test_a_node_that_left_offers_nothing() -> None:
     assert [(row.node, row.until_at) for row in found["node"]] == [("n", at(1))]
 
 
+def test_fragments_end_a_node_only_after_a_while() -> None:
+    book = PodBook()
+    feed(book, node("n", 0, {"nvidia_com_gpu": 8}) + node("m", 0, {"nvidia_com_gpu": 8}), whole=False)
+    assert feed(book, node("m", 5, {"nvidia_com_gpu": 8}), whole=False) == {}
+    assert feed(book, page(5.5), whole=False).keys() == {"pod", "workload"}
+    found = feed(book, node("m", 6, {"nvidia_com_gpu": 8}), whole=False)
+    assert [(row.node, row.from_at, row.until_at) for row in found["scheduler_node"]] == [("n", NOW, at(1))]
+
+
 @pytest.mark.parametrize(
     ("capacity", "labels", "cards"),
     [
