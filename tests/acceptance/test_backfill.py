@@ -31,7 +31,7 @@ HOURS = 3
 BEGIN = datetime(2026, 3, 1, 8, tzinfo=UTC)
 END = BEGIN + timedelta(hours=HOURS)
 SPEC = FleetSpec(nodes=4, days=1, interval_seconds=60)
-FLEET = Matcher("Hostname", "!~", "dead|hostile")
+FLEET = Matcher("Hostname", "!~", "dead|hostile|k1")
 HOSTILE = ('x"} or up{job="', "'; DROP TABLE gpu_samples; --", "a' OR '1'='1", "%_")
 SIDE_MINUTES = 30
 
@@ -52,8 +52,29 @@ def side_lines() -> Iterator[history.Line]:
             yield f"DCGM_FI_DEV_GPU_UTIL{{{labels}}} {10 * (number + 1)}".encode(), at
 
 
+def pod_lines() -> Iterator[history.Line]:
+    """A pod with two GPUs that is over after twenty minutes, beside one without any, as kube-state-metrics has them."""
+    gpu, cpu = (f'namespace="red",pod="{pod}",uid="{pod}-uid",Hostname="k1"' for pod in ("train-0", "web-0"))
+    for minute in range(SIDE_MINUTES):
+        at = int(BEGIN.timestamp()) + 60 * minute
+        is_over = int(minute >= 20)
+        for text in (
+            'DCGM_FI_DEV_GPU_UTIL{UUID="GPU-k1",Hostname="k1"} 90',
+            f'kube_pod_info{{{gpu},node="k1",created_by_kind="Job",created_by_name="train"}} 1',
+            f'kube_pod_info{{{cpu},node="k1",created_by_kind="ReplicaSet",created_by_name="web"}} 1',
+            f'kube_pod_container_resource_requests{{{gpu},node="k1",container="m",resource="nvidia_com_gpu"}} 2',
+            f'kube_pod_container_resource_requests{{{gpu},node="k1",container="m",resource="cpu"}} 8',
+            f'kube_pod_container_resource_requests{{{cpu},node="k1",container="m",resource="cpu"}} 1',
+            f"kube_pod_start_time{{{gpu}}} {int(BEGIN.timestamp()) - 600}",
+            f'kube_pod_status_phase{{{gpu},phase="Running"}} {1 - is_over}',
+            f'kube_pod_status_phase{{{gpu},phase="Succeeded"}} {is_over}',
+            f'kube_pod_status_phase{{{cpu},phase="Running"}} 1',
+        ):
+            yield text.encode(), at
+
+
 def lines(simulation: Simulation) -> list[history.Line]:
-    found = [*history.scraped(simulation, BEGIN, HOURS * 60), *side_lines()]
+    found = [*history.scraped(simulation, BEGIN, HOURS * 60), *pod_lines(), *side_lines()]
     assert parse_series(found[-1][0])[0].labels["exported_namespace"] == "%_"
     return found
 
@@ -176,3 +197,13 @@ def test_a_hostile_namespace_selects_itself_alone(url: str, number: int) -> None
     cards = found["reading"].select("gpu_uuid", "gpu_util_ratio").unique()
     assert cards.rows() == [(f"GPU-inj-{number}", (number + 1) / 10)]
     assert found["holding"].select("namespace", "pod").unique().rows() == [(HOSTILE[number], "p")]
+
+
+def test_pods_with_gpus_come_with_the_history(url: str) -> None:
+    pods = fetched(url, Matcher("Hostname", "=", "k1"))["pod"].to_dicts()
+    (pod,) = pods
+    assert (pod["uid"], pod["gpu_count"], pod["resource"], pod["node"]) == ("train-0-uid", 2.0, "nvidia_com_gpu", "k1")
+    assert (pod["owner_kind"], pod["owner_name"], pod["phase"]) == ("Job", "train", "Succeeded")
+    assert pod["started_at"] == BEGIN - timedelta(minutes=10)
+    assert pod["ended_at"] == BEGIN + timedelta(minutes=20)
+    assert pod["seen_at"] == BEGIN + timedelta(minutes=SIDE_MINUTES - 1)

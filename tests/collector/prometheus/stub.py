@@ -13,6 +13,8 @@ from typing import TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 MAX_POINTS = 11_000
+SURVEYS = ("count", "max(count_over_time")
+"""How the queries begin by which a server is looked at."""
 AnyStub = TypeVar("AnyStub", bound="Stub")
 Range = tuple[float, float, float]
 Reply = tuple[int, bytes]
@@ -54,7 +56,7 @@ class Stub:
         if (end - start) / step > MAX_POINTS:
             text = "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution"
             return 400, error("bad_data", text)
-        refused = self.refuse((start, end, step)) if "count" not in params["query"] else None
+        refused = None if params["query"].startswith(SURVEYS) else self.refuse((start, end, step))
         return refused or (200, self._range(params["query"], start, end, step))
 
     def _range(self, query: str, start: float, end: float, step: float) -> bytes:
@@ -64,7 +66,7 @@ class Stub:
                 ({"__name__": name}, [(at, str(len(kept))) for at in instants]) for name, kept in self.series.items()
             ]
             return matrix(counted)
-        if "count_over_time" in query:
+        if query.startswith("max(count_over_time"):
             return matrix([({}, [(at, str(600 // self.interval_seconds)) for at in instants])])  # in ten minutes
         found = re.search(r"_over_time\(([A-Za-z_:0-9]+)", query)
         held = self.series.get(found[1], []) if found else []
