@@ -182,7 +182,7 @@ class NvidiaSmiSource:
         self._timeout_seconds = timeout_seconds
         self._program = command
         self._command = Command(environment)
-        self._fields = ASKED
+        self._fields: tuple[str, ...] = ASKED
         self._reader = Reader(self.node, interval_seconds=interval_seconds)
 
     @property

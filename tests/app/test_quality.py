@@ -74,7 +74,7 @@ def test_sm_active_that_is_missing_is_told_with_what_to_add_where(api: Api) -> N
 
 
 def test_a_source_that_cannot_measure_it_gets_its_own_advice(api: Api) -> None:
-    values = {"power_watts": 300.0, "fb_used_bytes": 2**30, "source": "nvidia_smi"}
+    values: dict[str, Any] = {"power_watts": 300.0, "fb_used_bytes": 2**30, "source": "nvidia_smi"}
     (text,) = advice(built(api, *minutes(120, **values))).values()
     assert text.startswith("SM_ACTIVE is missing on n0: nvidia-smi does not tell it there. Run dcgm-exporter")
 
