@@ -28,8 +28,8 @@ def request_1(series: Iterable[Written]) -> bytes:
         one = made.timeseries.add()
         for name, value in sorted(labels.items()):
             one.labels.add(name=name.encode(), value=value.encode())
-        for at, value in samples:
-            one.samples.add(timestamp=at, value=value)
+        for at, number in samples:
+            one.samples.add(timestamp=at, value=number)
     return bytes(made.SerializeToString())
 
 
