@@ -64,7 +64,7 @@ def test_a_million_series_of_one_target_leave_the_others_alone(make_api: Callabl
             ({"UUID": "GPU-0", "__name__": "up", "instance": "bad:9400", "pod": f"p{number}"}, [(MS, 1.0)])
             for number in range(begin, begin + 20_000)
         ]
-        good = [(card(number, instance="good:9400"), [(MS + begin, 1.0)]) for number in range(8)]
+        good = [(card(number, instance="good:9400"), [(MS - begin, 1.0)]) for number in range(8)]
         healthy += len(good)
         raw = request_1([*flood, *good])
         assert post(api.http, raw).status_code == (204 if begin + 20_000 <= 50_000 else 400)
