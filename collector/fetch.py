@@ -26,13 +26,10 @@ class Fetcher:
     read ends within twice that time. `client` may be shared by many.
     """
 
-    def __init__(
-        self, url: str, client: httpx.Client, *, timeout_seconds: float, max_page_bytes: int = MAX_PAGE_BYTES
-    ) -> None:
+    def __init__(self, url: str, client: httpx.Client, *, timeout_seconds: float) -> None:
         self._url = url
         self._client = client
         self._timeout_seconds = timeout_seconds
-        self._max_page_bytes = max_page_bytes
 
     def page(self) -> bytes:
         """The page. Raises SourceError without the address, which may carry a password."""
@@ -46,8 +43,8 @@ class Fetcher:
                     raise SourceError(f"HTTP {answer.status_code}")
                 for chunk in answer.iter_raw():
                     page += chunk
-                    if len(page) > self._max_page_bytes:
-                        raise SourceError(f"page larger than {self._max_page_bytes} bytes")
+                    if len(page) > MAX_PAGE_BYTES:
+                        raise SourceError(f"page larger than {MAX_PAGE_BYTES} bytes")
                     if time.monotonic() > deadline:
                         raise SourceTimeout(f"no whole page within {self._timeout_seconds:g} s")
         except httpx.TimeoutException as error:

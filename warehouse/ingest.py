@@ -30,13 +30,23 @@ class IngestResult:
     earliest_at: datetime | None = None
 
 
-HISTORY: Mapping[str, str] = {
-    "allocation": "ended_at",
-    "asset": "until_at",
-    "condition": "until_at",
-    "scheduler_node": "until_at",
+@dataclass(frozen=True, slots=True)
+class History:
+    """How a dated record makes the ledger: the columns that begin and end it, and those that change no hour."""
+
+    begin: str
+    end: str
+    aside: frozenset[str] = frozenset()
+
+
+HISTORY: Mapping[str, History] = {
+    "allocation": History("started_at", "ended_at"),
+    "asset": History("from_at", "until_at"),
+    "condition": History("from_at", "until_at"),
+    "scheduler_node": History("from_at", "until_at"),
+    "pod": History("started_at", "ended_at", frozenset({"phase", "labels", "owner_kind", "owner_name", "seen_at"})),
 }
-"""Dated records that make the ledger, with the column that ends them."""
+"""Dated records that make the ledger."""
 
 
 def _identifiers(names: tuple[str, ...]) -> str:
@@ -64,18 +74,25 @@ def _first_change(cursor: duckdb.DuckDBPyConnection, kind: RecordType) -> dateti
 
     A row that only ends otherwise changes what follows the earlier of both ends.
     """
-    begin, end, key = f'"{kind.time_column}"', f'"{HISTORY[kind.name]}"', _identifiers(kind.key)
-    others = [name for name in arrow_schema(kind.name).names if name not in {*kind.key, HISTORY[kind.name]}]
-    is_other = " or ".join(f'staged."{name}" is distinct from old."{name}"' for name in others)
+    history = HISTORY[kind.name]
+    begin, end, key = f'"{history.begin}"', f'"{history.end}"', _identifiers(kind.key)
+    others = [name for name in arrow_schema(kind.name).names if name not in {*kind.key, history.end, *history.aside}]
+    is_other = " or ".join(_differs(kind, f'"{name}"') for name in others)
     row = cursor.execute(
         f"select min(changed_at) from ("  # noqa: S608 constants of RECORDS
         f'select staged.{begin} as changed_at from staged anti join "{kind.name}" as old using ({key}) '
         f"union all select case when {is_other} then least(staged.{begin}, old.{begin}) "
         f"else greatest(staged.{begin}, least(staged.{end}, old.{end})) end "
         f'from staged inner join "{kind.name}" as old using ({key}) '
-        f"where {is_other} or staged.{end} is distinct from old.{end})"
+        f"where {is_other} or {_differs(kind, end)})"
     ).fetchone()
     return row[0] if row else None
+
+
+def _differs(kind: RecordType, column: str) -> str:
+    """Whether a column is told anew; a record that is filled says nothing with a null."""
+    is_told = f" and staged.{column} is not null" if kind.is_filled else ""
+    return f"(staged.{column} is distinct from old.{column}{is_told})"
 
 
 def _append(cursor: duckdb.DuckDBPyConnection, kind: RecordType, staged: pl.DataFrame) -> datetime | None:

@@ -7,7 +7,6 @@ A page becomes one reading for each card and each MIG slice, one holding for eac
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from urllib.parse import urlsplit
@@ -17,12 +16,12 @@ import httpx
 from collector.dcgm.assemble import Options, assemble
 from collector.dcgm.labels import HOLDER_LABELS, DeviceSeries, SeriesReader
 from collector.exposition import MAX_SERIES, ColumnPage, ExpositionParser
-from gpuledger.errors import SourceError, SourceTimeout
+from collector.fetch import Fetcher, target_name
+from gpuledger.errors import SourceError
 from gpuledger.model import Holding, QualityEvent, Reading, SourceRead
 from gpuledger.ports import Observation
 
 SOURCE = "dcgm"
-MAX_PAGE_BYTES = 96 * 2**20
 MAX_SKEW_SECONDS = 600.0
 MAX_ROWS = 50_000
 """Readings that one page may give. A whole fleet is less; a target that makes up cards is told, and cut off."""
@@ -149,11 +148,7 @@ def failure(target: Target, now: datetime, error: str) -> Observation:
 
 
 class DcgmSource:
-    """Reads one endpoint.
-
-    `timeout_seconds` bounds connecting, each wait for data and, checked between chunks, the whole page, so that a
-    read ends within twice that time. `client` may be shared by many sources.
-    """
+    """Reads one endpoint. `client` may be shared by many sources; `Fetcher` says what `timeout_seconds` bounds."""
 
     def __init__(  # noqa: PLR0913 settings of one endpoint, by keyword only
         self,
@@ -166,15 +161,12 @@ class DcgmSource:
         drop_labels: Iterable[str] = (),
         client: httpx.Client | None = None,
     ) -> None:
-        parts = urlsplit(url)
-        self.name = f"dcgm:{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}{parts.path}"
+        self.name = target_name(SOURCE, url)
         self.interval_seconds = interval_seconds
-        self._url = url
-        self._timeout_seconds = timeout_seconds
-        self._client = client or httpx.Client()
+        self._fetcher = Fetcher(url, client or httpx.Client(), timeout_seconds=timeout_seconds)
         self._target = Target(
             node=node,
-            fallback_node=parts.hostname or "unknown",
+            fallback_node=urlsplit(url).hostname or "unknown",
             interval_seconds=interval_seconds,
             gpu_util_ratio_unit=gpu_util_ratio_unit,
             drop_labels=drop_labels,
@@ -189,30 +181,8 @@ class DcgmSource:
     def read(self, now: datetime) -> Observation:
         """Scrape once. Never raises: a target that is down or answers nonsense is a failed read."""
         try:
-            return parse(self._fetch(), now, self._target)
+            return parse(self._fetcher.page(), now, self._target)
         except SourceError as error:
             return failure(self._target, now, str(error))
         except Exception as error:  # the port promises an observation, whatever a broken target provokes
             return failure(self._target, now, f"{type(error).__name__} while reading")
-
-    def _fetch(self) -> bytes:
-        """The page. Raises SourceError without the address, which may carry a password."""
-        deadline = time.monotonic() + self._timeout_seconds
-        # No compression: a page is bounded in bytes, and small bodies can unpack to large ones.
-        headers = {"Accept": "text/plain;version=0.0.4", "Accept-Encoding": "identity"}
-        page = bytearray()
-        try:
-            with self._client.stream("GET", self._url, headers=headers, timeout=self._timeout_seconds) as answer:
-                if answer.status_code != httpx.codes.OK:
-                    raise SourceError(f"HTTP {answer.status_code}")
-                for chunk in answer.iter_raw():
-                    page += chunk
-                    if len(page) > MAX_PAGE_BYTES:
-                        raise SourceError(f"page larger than {MAX_PAGE_BYTES} bytes")
-                    if time.monotonic() > deadline:
-                        raise SourceTimeout(f"no whole page within {self._timeout_seconds:g} s")
-        except httpx.TimeoutException as error:
-            raise SourceTimeout(f"no answer within {self._timeout_seconds:g} s") from error
-        except httpx.HTTPError as error:
-            raise SourceError(f"not reachable: {type(error).__name__}") from error
-        return bytes(page)

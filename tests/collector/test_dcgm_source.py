@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from collector.sources import dcgm
+from collector import fetch
 from collector.sources.dcgm import DcgmSource
 
 PAGE = b'DCGM_FI_DEV_GPU_UTIL{UUID="G",Hostname="n1"} 50\n'
@@ -71,7 +71,7 @@ def test_a_page_cut_off_on_the_way_is_a_failed_read(target, now):
 
 
 def test_a_page_beyond_the_limit_is_refused(target, now, monkeypatch):
-    monkeypatch.setattr(dcgm, "MAX_PAGE_BYTES", 100)
+    monkeypatch.setattr(fetch, "MAX_PAGE_BYTES", 100)
     target.page = PAGE * 10
     assert failed(DcgmSource(target.url, node="n"), now) == ("n", "page larger than 100 bytes")
 
