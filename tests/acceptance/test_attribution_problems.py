@@ -7,118 +7,13 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from itertools import count
-from pathlib import Path
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from collector.sources import dcgm, kube_state_metrics
-from gpuledger.model import RECORDS, Window, to_table
-from gpuledger.testing import FakeClock
-from warehouse import Warehouse
-
-AT = datetime(2026, 3, 2, 10, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
-PROBLEMS = Path(__file__).resolve().parents[3] / "shared" / "problems"
-FIELDS = "workload_id", "tenant", "gpu_uuid", "state", "node", "model"
-
-
-def problem(name: str) -> str:
-    if not PROBLEMS.is_dir():
-        pytest.skip("../shared is absent: this checkout has no public problem inputs beside it")
-    return (PROBLEMS / name).read_text(encoding="utf-8")
-
-
-def gauge(metric: str, value: object, **labels: object) -> str:
-    inside = ",".join(f'{name}="{text}"' for name, text in labels.items())
-    return f"{metric}{{{inside}}} {value}\n"
-
-
-class House:
-    """A warehouse, and the pages that are read into it."""
-
-    def __init__(self, warehouse: Warehouse) -> None:
-        self.warehouse = warehouse
-        self._batches = count()
-        self._pods = kube_state_metrics.Target("ksm")
-
-    def put(self, record: str, rows: Sequence[Any]) -> None:
-        if rows:
-            assert not self.warehouse.ingest(record, to_table(record, rows), str(next(self._batches))).rejected
-
-    def scrape(self, pages: Mapping[datetime, str], *, interval_seconds: float = 60) -> None:
-        """Pages of dcgm-exporter."""
-        target = dcgm.Target(interval_seconds=interval_seconds)
-        seen = [dcgm.parse(page.encode(), at, target) for at, page in sorted(pages.items())]
-        self.put("reading", [row for one in seen for row in one.readings])
-        self.put("source_read", [row for one in seen for row in one.reads])
-        self.put("holding", [row for one in seen for row in one.holdings])
-
-    def list_pods(self, pages: Mapping[datetime, str]) -> None:
-        """Pages of kube-state-metrics."""
-        for at, page in sorted(pages.items()):
-            for record, rows in kube_state_metrics.parse(page.encode(), at, self._pods).others.items():
-                self.put(record, rows)
-
-    def hours(self, *by: str, hours: float = 1, begin: datetime = AT) -> dict[Any, float]:
-        """GPU-hours of the window by `by`; it closes."""
-        window = Window(begin, begin + timedelta(hours=hours))
-        assert self.warehouse.build_ledger(window, until_at=window.to_at).violations == 0
-        found: dict[Any, float] = {}
-        with self.warehouse.writing() as cursor:
-            rows = cursor.execute(
-                "select workload_id, tenant, gpu_uuid, state, node, model, gpu_hours from ledger_hour"
-            ).fetchall()
-        for row in rows:
-            named = dict(zip(FIELDS, row[:-1], strict=True))
-            key = tuple(named[name] for name in by) if len(by) > 1 else named[by[0]]
-            found[key] = found.get(key, 0) + row[-1]
-        return found
-
-    def rate(self, name: str, *, hours: float = 1, begin: datetime = AT) -> float:
-        rows = self.warehouse.query("ledger_rates", from_at=begin, to_at=begin + timedelta(hours=hours)).to_pylist()
-        return float(next(row["value"] for row in rows if row["name"] == name))
-
-    def cards(self) -> int:
-        return int(self.warehouse.query("ledger_extent")["gpu_count"][0].as_py())
-
-
-@pytest.fixture
-def house() -> Iterator[House]:
-    with Warehouse.open(None, clock=FakeClock(AT + timedelta(days=2))) as opened:
-        yield House(opened)
-
-
-def minutes(begin: datetime, end: datetime, step: timedelta = MINUTE) -> list[datetime]:
-    return [begin + i * step for i in range(int((end - begin) / step))]
-
-
-def listed(
-    namespace: str,
-    pod: str,
-    node: str,
-    *,
-    gpus: int,
-    started: datetime,
-    ended: datetime | None = None,
-    resource: str = "nvidia_com_gpu",
-    **labels: str,
-) -> str:
-    """What kube-state-metrics shows of a pod."""
-    own = {"namespace": namespace, "pod": pod, "uid": f"uid-{pod}"}
-    phase = "Succeeded" if ended else "Running"
-    page = (
-        gauge("kube_pod_info", 1, **own, node=node)
-        + gauge("kube_pod_start_time", started.timestamp(), **own)
-        + gauge("kube_pod_container_resource_requests", gpus, **own, container="c", resource=resource, node=node)
-        + "".join(gauge("kube_pod_status_phase", int(p == phase), **own, phase=p) for p in ("Running", "Succeeded"))
-        + gauge("kube_pod_labels", 1, **own, **labels)
-    )
-    return page + (gauge("kube_pod_completion_time", ended.timestamp(), **own) if ended else "")
-
+from tests.acceptance.house import AT, MINUTE, House, gauge, listed, minutes, problem
 
 # 020: each new pod makes a new series of the same card.
 
@@ -355,50 +250,3 @@ def check_local_index(house: House, given: dict[str, Any]) -> None:
             "select max(fb_used_bytes) from reading semi join state_span using (gpu_uuid) where model = 'RTX A5000'"
         ).fetchone()
     assert (util, memory) == ((pytest.approx(0.98),), (24 * 2**30,))
-
-
-# 100 and 104: members of a job that run no process, when only Kubernetes says that they hold cards.
-
-
-def answer(house: House, node: str, cards: Sequence[str], hours: int, *, ok: bool, util: float | None) -> None:
-    """A source that shows cards with a process only; without `util` there is none. The cards are declared."""
-    assets = [RECORDS["asset"].cls(gpu_uuid=card, node=node, status="in_service", from_at=AT) for card in cards]
-    house.put("asset", assets)
-    times = minutes(AT, AT + hours * 60 * MINUTE)
-    read = {"node": node, "source": "jobs", "interval_seconds": 60.0}
-    house.put("source_read", [RECORDS["source_read"].cls(ts=at, scope="process", ok=ok, **read) for at in times])
-    if util is not None:
-        rows = [
-            RECORDS["reading"].cls(ts=at, gpu_uuid=card, gpu_util_ratio=util, **read) for at in times for card in cards
-        ]
-        house.put("reading", rows)
-
-
-@pytest.mark.parametrize("ok", [True, False])
-def test_100_held_without_process_and_without_allocations(house: House, *, ok: bool) -> None:
-    idle, busy = [f"i{i}" for i in range(8)], [f"w{i}" for i in range(8)]
-    answer(house, "a", idle, 3, ok=ok, util=None)
-    answer(house, "b", busy, 3, ok=True, util=0.8)
-    before = AT - timedelta(hours=1)
-    page = listed("hpc", "job-800", "a", gpus=8, started=before) + listed("hpc", "job-801", "b", gpus=8, started=before)
-    house.list_pods(dict.fromkeys(minutes(AT, AT + 181 * MINUTE, 5 * MINUTE), page))
-    by_job = house.hours("workload_id", "state", hours=3)
-    state = "alloc_idle" if ok else "alloc_unknown"
-    assert by_job["hpc/job-800", state] == pytest.approx(24.0)
-    assert sum(by_job.values()) == pytest.approx(48.0)
-    assert house.rate("gpu_util_of_held", hours=3) == pytest.approx(0.4 if ok else 0.8)
-    assert house.rate("coverage", hours=3) == pytest.approx(1.0 if ok else 0.5)
-
-
-@pytest.mark.parametrize("ok", [True, False])
-def test_104_a_member_without_rows(house: House, *, ok: bool) -> None:
-    answer(house, "n1", ["n1-0", "n1-1"], 1, ok=True, util=1.0)
-    answer(house, "n2", ["n2-0", "n2-1"], 1, ok=ok, util=None)
-    before = AT - timedelta(hours=1)
-    gang: dict[str, Any] = {"label_training_kubeflow_org_job_name": "mn-1"}
-    page = "".join(listed("hpc", f"mn-1-worker-{n}", f"n{n + 1}", gpus=2, started=before, **gang) for n in (0, 1))
-    house.list_pods(dict.fromkeys(minutes(AT, AT + 61 * MINUTE, 5 * MINUTE), page))
-    assert house.hours("workload_id") == {"hpc/mn-1": pytest.approx(4.0)}
-    assert house.hours("node", "state")["n2", "alloc_idle" if ok else "alloc_unknown"] == pytest.approx(2.0)
-    assert house.rate("gpu_util_of_held") == pytest.approx(0.5 if ok else 1.0)
-    assert house.rate("coverage") == pytest.approx(1.0 if ok else 0.5)
