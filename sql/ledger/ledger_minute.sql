@@ -59,16 +59,20 @@ by_feed as (
     group by feed, minute
 ),
 
--- Where two sources see a card, the one that says more of it counts, minute by minute; of equals the first by name.
+-- Where two sources see a card, one counts, minute by minute: one that saw half of the minute before one that did not, then the one
+-- that says more, then the one that saw more of it, then the one that reads more often; of equals the first by name.
 best as (
     select *
     from by_feed
     where not is_contested
     union all
     select unnest(arg_max(by_feed, (
+        (read_seconds >= 30)::integer,
         (sm_active_ratio is not null)::integer * 4
         + (gpu_util_ratio is not null)::integer * 2
         + (power_watts is not null)::integer,
+        least(read_seconds, 60),
+        -interval_seconds,
         -feed
     )))
     from by_feed

@@ -51,24 +51,28 @@ cut as (
     from minutes
 ),
 
+-- A read stands for its interval, in minutes, as a reading does.
+answers as (
+    select
+        node,
+        ts,
+        coalesce(interval_seconds, 60) as interval_seconds,
+        unnest(range(
+            epoch_us(ts) // 60000000, epoch_us(ts) // 60000000 + greatest(1, ceil(coalesce(interval_seconds, 60) / 60)::bigint)
+        ))::integer as minute
+    from source_read
+    where ts >= :from_at::timestamptz and ts < :to_at::timestamptz and ok and scope = 'process'
+),
+
 process_reads as (
     select
         node,
-        (epoch_us(ts) // 60000000)::integer as minute,
-        max(coalesce(interval_seconds, spacing.seconds, 60)) as interval_seconds,
+        minute,
+        max(interval_seconds) as interval_seconds,
+        least(sum(interval_seconds), 60) as read_seconds,
         min(ts) as first_at,
         max(ts) as last_at
-    from source_read
-    left join (
-        select node, source, greatest(quantile_disc(seconds, 0.5), 1) as seconds
-        from (
-            select node, source, epoch(ts - lag(ts) over (partition by node, source order by ts)) as seconds
-            from source_read
-            where ts >= :from_at::timestamptz and ts < :to_at::timestamptz and interval_seconds is null
-        )
-        group by all
-    ) as spacing using (node, source)
-    where ts >= :from_at::timestamptz and ts < :to_at::timestamptz and ok and scope = 'process'
+    from answers
     group by all
 ),
 
@@ -78,8 +82,7 @@ read as (
         epoch_us(cut.until_at - cut.from_at) / 1e6 as piece_seconds,
         coalesce(seen.first_at, answered.first_at) as first_at,
         coalesce(seen.last_at, answered.last_at) as last_at,
-        -- least() ignores NULL, so the absent read must be told apart first.
-        coalesce(seen.read_seconds, case when answered.minute is not null then least(answered.interval_seconds, 60) end, 0) as read_seconds,
+        coalesce(seen.read_seconds, answered.read_seconds, 0) as read_seconds,
         coalesce(seen.interval_seconds, answered.interval_seconds, 60) as interval_seconds,
         coalesce(seen.gpu_util_ratio, case when seen.minute is null and answered.minute is not null then 0 end) as gpu_util_ratio,
         seen.sm_active_ratio,

@@ -4,16 +4,34 @@
 -- Reads: reading, ledger_device
 -- Writes: ledger_reading
 -- Units: ratios 0 to 1, watts, seconds; minute counts from 1970
--- Ignores: rows without any signal: they are not a successful reading.
+-- Ignores: rows without any signal: they are not a successful reading. A source that does not say how often it reads: in each hour nine of ten readings are at most one interval after the one before (the larger half of the distances where there are fewer than ten); at most 300 s, since who does not say it is a Prometheus, and 60 s where nothing tells.
 create or replace temp table ledger_reading as
-with telling as (
+with distances as (
+    select device.feed, reading.ts, epoch(ts - lag(ts) over (partition by device.feed order by ts)) as seconds
+    from reading
+    inner join ledger_device as device using (gpu_uuid, slice_id, source)
+    where device.is_silent and ts >= :from_at::timestamptz and ts < :to_at::timestamptz
+),
+
+-- Two exporters of one card, or a pair of senders, are one feed when nothing tells them apart: short and long distances alternate.
+spacings as (
+    select
+        feed,
+        epoch_us(ts) // 3600000000 as hour,
+        least(case when count(seconds) >= 10 then quantile_disc(seconds, 0.9) else quantile_disc(seconds, 0.5) end, 300) as interval_seconds
+    from distances
+    where seconds > 0
+    group by all
+),
+
+telling as (
     select
         device.device,
         device.feed,
         device.is_contested,
         (epoch_us(ts) // 60000000)::integer as first_minute,
         ts,
-        coalesce(reading.interval_seconds, device.interval_seconds) as interval_seconds,
+        coalesce(reading.interval_seconds, spacings.interval_seconds, 60) as interval_seconds,
         gpu_util_ratio,
         sm_active_ratio,
         gr_engine_active_ratio,
@@ -25,6 +43,7 @@ with telling as (
         process_count
     from reading
     inner join ledger_device as device using (gpu_uuid, slice_id, source)
+    left join spacings on device.feed = spacings.feed and epoch_us(reading.ts) // 3600000000 = spacings.hour
     where
         ts >= :from_at::timestamptz
         and ts < :to_at::timestamptz
