@@ -215,6 +215,7 @@ def _read_routes(app: FastAPI) -> None:
     def build(request: Request, service: Served) -> Response:
         """Rebuild the ledger over a window."""
         asked = request.query_params
+        service.assemble()  # what remote write has sent is known before it is asked what is known
         if service.evidence() is None and not (asked.get("from") and asked.get("to")):
             return Json({"from": None, "to": None, "hours": 0.0, "spans": 0, "violations": 0})
         done = service.build_ledger(service.window(request.query_params.get("from"), request.query_params.get("to")))

@@ -42,6 +42,13 @@ def test_a_sample_is_on_disk_before_the_answer(api: Api, kind: str, request_of: 
     }
 
 
+def test_a_build_knows_what_was_written_just_before(api: Api) -> None:
+    at = MS - 3_600_000
+    assert post(api.http, request_1([(card(0), [(at, 40.0)])])).status_code == 204
+    assert api.http.post("/v1/ledger/build").json()["spans"] > 0
+    assert [row["gpu_util_ratio"] for row in rows(api, "reading")] == [0.4]
+
+
 @pytest.mark.parametrize("kind", ["application/x-protobuf;proto=prometheus.WriteRequest", f"{V1}; charset=utf-8"])
 def test_the_content_type_may_name_version_1(api: Api, kind: str) -> None:
     assert post(api.http, request_1([(card(0), [(MS, 1.0)])]), kind).status_code == 204
