@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -30,12 +31,16 @@ KUBE_STATE_METRICS_URLS = (
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One thing that was tried: its kind, where, whether it works, and what was seen or what went wrong."""
+    """One thing that was tried: its kind, where, whether it works, and what was seen or what went wrong.
+
+    `is_of_this_node`: it is this node's own and does not name the node, so that this node's name belongs to it.
+    """
 
     kind: str
     place: str
     works: bool
     detail: str
+    is_of_this_node: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +82,33 @@ def _try(kind: str, place: str, now: datetime, **options: Any) -> Probe:
     if kind == "kube_state_metrics":
         return Probe(kind, place, works=True, detail="pods and nodes of a cluster")
     count = sum(read.device_count or 0 for read in reads)
-    return Probe(kind, place, works=count > 0, detail=f"{count} cards")
+    is_own = kind != "dcgm" or is_nameless(place, {read.node for read in reads})
+    return Probe(kind, place, works=count > 0, detail=f"{count} cards", is_of_this_node=is_own)
+
+
+def is_nameless(url: str, nodes: set[str]) -> bool:
+    """Whether `url` is an address of this machine, and its page speaks for no node but that address."""
+    host = urlsplit(url).hostname or ""
+    return nodes <= {host, *_LOOPBACK} and _is_own(host)
+
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def _is_own(host: str) -> bool:
+    """Whether this machine has the address `host`: only then can a port of it be opened here."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
+    except OSError:
+        return False
+    for family, kind, protocol, _, address in found:
+        with socket.socket(family, kind, protocol) as own:
+            try:
+                own.bind(address)
+            except OSError:
+                continue
+            return True
+    return False
 
 
 def completed(settings: CollectorSettings, client: httpx.Client, now: datetime) -> CollectorSettings:
@@ -85,10 +116,14 @@ def completed(settings: CollectorSettings, client: httpx.Client, now: datetime) 
     if not settings.discover:
         return settings
     places = Places(dcgm_urls=settings.discover_dcgm_urls, nvidia_smi=settings.nvidia_smi.command)
-    works = {(probe.kind, probe.place) for probe in discover(places, client, now) if probe.works}
-    kinds = {kind for kind, _ in works}
+    works = [probe for probe in discover(places, client, now) if probe.works]
+    kinds = {probe.kind for probe in works}
     named = {endpoint.url for endpoint in settings.dcgm}
-    more = [DcgmEndpoint(url=url) for url in places.dcgm_urls if ("dcgm", url) in works and url not in named]
+    more = [
+        DcgmEndpoint(url=probe.place, node=places.node if probe.is_of_this_node else None)
+        for probe in works
+        if probe.kind == "dcgm" and probe.place not in named
+    ]
     has_other = bool(named or kinds & {"nvml", "dcgm"})
     own = {
         "nvml": settings.nvml.enabled or "nvml" in kinds,
@@ -110,14 +145,18 @@ def _own(node: str | None, places: Places, *, enabled: bool) -> dict[str, Any]:
 
 
 def to_toml(probes: Iterable[Probe], *, service_url: str, node: str) -> str:
-    """A settings file for the agent: what works, and as comments what was tried and what one agent is enough for."""
+    """A settings file for the agent: what works, and as comments what was tried and what one agent is enough for.
+
+    `node` is this node's name; it goes to what is this node's own and does not name it.
+    """
     probes = list(probes)
     works = {kind: [probe for probe in probes if probe.kind == kind and probe.works] for kind in _KINDS}
     lines = ["# What was tried on this node:"]
     lines += [f"#   {'yes' if p.works else 'no '}  {p.kind} {p.place}: {_one_line(p.detail)}" for p in probes]
     lines += ["", f"service_url = {_quoted(service_url)}", ""]
     for probe in works["dcgm"]:
-        lines += ["[[dcgm]]", f"url = {_quoted(probe.place)}", f"node = {_quoted(node)}", "interval_seconds = 15", ""]
+        own = [f"node = {_quoted(node)}"] if probe.is_of_this_node else []
+        lines += ["[[dcgm]]", f"url = {_quoted(probe.place)}", *own, "interval_seconds = 15", ""]
     is_alone = bool(works["nvidia_smi"]) and not (works["nvml"] or works["dcgm"])
     for kind, wanted in (("nvml", bool(works["nvml"])), ("nvidia_smi", is_alone)):
         if wanted:

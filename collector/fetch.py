@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import ssl
 import time
 from urllib.parse import urlsplit
 
@@ -17,6 +20,35 @@ def target_name(kind: str, url: str) -> str:
     """What a source that reads `url` is called: its kind, host, port and path, never its user or password."""
     parts = urlsplit(url)
     return f"{kind}:{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}{parts.path}"
+
+
+def unreachable(error: BaseException) -> str:
+    """Why there was no answer, in words. Never the error's own text: it may hold the address or a header."""
+    causes: list[BaseException] = [error]
+    while (further := causes[-1].__cause__ or causes[-1].__context__) is not None and further not in causes:
+        causes.append(further)
+    for cause in reversed(causes):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"the certificate is not trusted ({cause.verify_message})"
+        if isinstance(cause, ssl.SSLError):
+            return "no TLS connection came about"
+        if isinstance(cause, socket.gaierror):
+            return "name not known"
+        if isinstance(cause, OSError) and cause.errno:
+            return os.strerror(cause.errno).lower()
+    return next((text for kind, text in _REASONS if isinstance(error, kind)), "the connection failed")
+
+
+_REASONS: tuple[tuple[type[Exception], str], ...] = (
+    (httpx.TimeoutException, "timed out"),
+    (httpx.LocalProtocolError, "a header cannot be sent as it is given"),
+    (httpx.RemoteProtocolError, "what listens there gave no HTTP answer"),
+    (httpx.ProxyError, "the proxy refused"),
+    (httpx.UnsupportedProtocol, "the address is not http:// or https://"),
+    (httpx.InvalidURL, "the address is none"),
+    (httpx.TooManyRedirects, "it redirects without an end"),
+    (httpx.DecodingError, "the answer cannot be unpacked"),
+)
 
 
 class Fetcher:
@@ -50,5 +82,5 @@ class Fetcher:
         except httpx.TimeoutException as error:
             raise SourceTimeout(f"no answer within {self._timeout_seconds:g} s") from error
         except httpx.HTTPError as error:
-            raise SourceError(f"not reachable: {type(error).__name__}") from error
+            raise SourceError(f"not reachable: {unreachable(error)}") from error
         return bytes(page)

@@ -92,7 +92,11 @@ class CollectorSettings(FileSettings):
     nvml: Nvml = Field(Nvml(), description="this node's own cards")
     nvidia_smi: NvidiaSmi = Field(NvidiaSmi(), description="this node's own cards, where nothing else is there")
     source: tuple[OtherSource, ...] = Field((), description="further sources by name, with their options")
-    discover: bool = Field(default=False, description="look at the start for what this node has, and read that too")
+    discover: bool = Field(
+        default=False,
+        description="look at the start for what this node has, and read that too; NODE_NAME in the environment is the "
+        "node's name, else the host name",
+    )
     discover_dcgm_urls: tuple[str, ...] = Field(
         ("http://localhost:9400/metrics",), description="where discovery looks for dcgm-exporter"
     )

@@ -15,6 +15,7 @@ import httpx
 import structlog
 import tenacity
 
+from collector.fetch import unreachable
 from collector.spool import Batch, Spool
 from gpuledger.errors import BadInput, ServiceUnavailable
 
@@ -118,7 +119,7 @@ class Shipper:
                 timeout=_TIMEOUT_SECONDS,
             )
         except httpx.HTTPError as error:
-            raise ServiceUnavailable(f"not reachable: {type(error).__name__}") from error
+            raise ServiceUnavailable(f"not reachable: {unreachable(error)}") from error
         if answer.status_code in _NEVER:
             raise BadInput(batch.record, f"HTTP {answer.status_code}: {answer.text[:200]}")
         if answer.status_code not in (200, 422):

@@ -42,7 +42,7 @@ def _table(header: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> list[str
 
 def _text(value: Any) -> str:
     """A default as a person writes it: "none" for what is not set."""
-    if value is None or value == ():
+    if value is None or value in ((), []):
         return "none"
     if isinstance(value, Enum):
         return f"`{value.value}`"
@@ -54,7 +54,8 @@ def _text(value: Any) -> str:
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "must be given"
-    return "see below" if isinstance(field.default, BaseModel) else _text(field.default)
+    default = field.get_default(call_default_factory=True, validated_data={})
+    return "see below" if isinstance(default, BaseModel) else _text(default)
 
 
 def _settings(model: type[BaseModel], prefix: str = "", variables: str | None = None) -> list[str]:

@@ -6,7 +6,7 @@ worked out as `collector.attribution.attribute` describes:
     [[tenant]]
     namespace = "nlp-*"                      # a pattern of the shell; left out: any
     labels = { "team" = "*", "tier" = "a" }  # all of them must be there and match
-    value = "nlp/{label:team}"               # or "{namespace}"; a label that is not set: the rule does not match
+    value = "nlp/{label:team}"               # or {namespace}, {pod}; a label that is not set: the rule does not match
     from = 2026-01-01T00:00:00Z              # the rule holds from then on
     until = 2026-07-01T00:00:00Z             # and until then
 """
@@ -124,6 +124,8 @@ def _rule(name: str, row: Any) -> Rule:
     texts = [row.get("namespace", "*"), row.get("pod", "*"), *(labels.values() if isinstance(labels, dict) else [None])]
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("namespace, pod and labels are texts")
+    if any(brace in _PLACE.sub("", row["value"]) for brace in "{}"):
+        raise ValueError(f"{row['value']!r} holds a brace that is none of {{namespace}}, {{pod}}, {{label:name}}")
     if not _PLACE.search(row["value"]) and row["value"] not in _CHOICES.get(name, (row["value"],)):
         raise ValueError(f"{row['value']!r} is not one of {', '.join(_CHOICES[name])}")
     begin, end = _instant(row, "from"), _instant(row, "until")

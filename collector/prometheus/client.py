@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 import httpx
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from collector.fetch import unreachable
 from collector.prometheus.answer import Answer, parse, parse_document
 from collector.prometheus.plan import MAX_POINTS
 from gpuledger.clock import Clock
@@ -58,7 +59,10 @@ def public_url(url: str) -> str:
 
 
 class QueryClient:
-    """One server. Safe for threads. `headers` and `auth` are sent and never shown; `params` go with every request."""
+    """One server. Safe for threads. `headers` and `auth` are sent and never shown; `params` go with every request.
+
+    `last_seconds` is how long the newest answer took, from when its turn came to its last byte.
+    """
 
     def __init__(  # noqa: PLR0913 each is one thing that an operator sets
         self,
@@ -76,6 +80,7 @@ class QueryClient:
         if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
             raise ConfigError("url: must be the http:// or https:// address of a metrics server")
         self.name = public_url(url)
+        self.last_seconds = 0.0
         self._base = url.rstrip("/")
         self._params = {"nocache": "1", **(params or {})}  # VictoriaMetrics widens a range that it may cache
         self._timeout_seconds = timeout_seconds
@@ -131,7 +136,8 @@ class QueryClient:
 
     def _once(self, url: str, params: Mapping[str, str]) -> bytes:
         self._turns.wait()
-        deadline = time.monotonic() + 2 * self._timeout_seconds
+        begun = time.monotonic()
+        deadline = begun + 2 * self._timeout_seconds
         body = bytearray()
         try:
             with self._http.stream("GET", url, params=params) as answer:
@@ -141,15 +147,21 @@ class QueryClient:
                         raise SourceError(f"{self.name}: an answer of more than {MAX_ANSWER_BYTES} bytes")
                     if time.monotonic() > deadline:
                         raise SourceTimeout(f"{self.name}: no whole answer in {2 * self._timeout_seconds:g} s")
-        except httpx.TimeoutException as error:
-            raise SourceTimeout(f"{self.name}: no answer in {self._timeout_seconds:g} s") from error
-        except httpx.TransportError as error:
-            raise _TryAgain(f"{self.name}: not reachable: {type(error).__name__}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise SourceError(f"{self.name}: {type(error).__name__}") from error
+            raise self._failure(error) from error
+        self.last_seconds = time.monotonic() - begun
         if answer.status_code != httpx.codes.OK:
             self._refuse(answer, bytes(body))
         return bytes(body)
+
+    def _failure(self, error: Exception) -> SourceError:
+        """What it means that no answer came: only what may get better is tried again."""
+        if isinstance(error, httpx.TimeoutException):
+            return SourceTimeout(f"{self.name}: no answer in {self._timeout_seconds:g} s")
+        is_ours = isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.InvalidURL)
+        if isinstance(error, httpx.TransportError) and not is_ours:
+            return _TryAgain(f"{self.name}: not reachable: {unreachable(error)}")
+        return SourceError(f"{self.name}: {'not asked: ' if is_ours else ''}{unreachable(error)}")
 
     def _refuse(self, answer: httpx.Response, body: bytes) -> None:
         try:

@@ -26,7 +26,9 @@ def discover(
 ) -> None:
     """Look for what this node has to read, and print a settings file for `gpuledger collect`.
 
-    Ends with 1 when nothing was found.
+    A page of dcgm-exporter says itself which nodes its cards are in. What does not (NVML, nvidia-smi, a page of this
+    node without a Hostname) gets this node's name: the variable NODE_NAME, as a Kubernetes manifest sets it from
+    `spec.nodeName`, else the host name. Ends with 1 when nothing was found.
     """
     from collector.discovery import DCGM_URLS, KUBE_STATE_METRICS_URLS, Places  # noqa: PLC0415 loads the sources
     from gpuledger.app.collecting import found  # noqa: PLC0415

@@ -213,7 +213,7 @@ def test_a_target_that_is_down_is_told_to_the_service(tmp_path, service, free_po
     with structlog.testing.capture_logs(), agent_of(given):
         wait_until(lambda: service.rows("source_read"))
     (read,) = next(table for name, table in service.tables.values() if name == "source_read").to_pylist()
-    assert (read["ok"], read["error"]) == (False, "not reachable: ConnectError")
+    assert (read["ok"], read["error"]) == (False, "not reachable: connection refused")
 
 
 def test_what_was_read_while_the_service_was_away_arrives_after_a_restart(tmp_path, target, service):

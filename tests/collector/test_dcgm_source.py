@@ -32,7 +32,7 @@ def test_a_target_that_never_answered_is_its_address(now):
         free.bind(("127.0.0.1", 0))
         url = f"http://user:secret@127.0.0.1:{free.getsockname()[1]}/metrics"
         source = DcgmSource(url, timeout_seconds=1)
-        assert failed(source, now) == ("127.0.0.1", "not reachable: ConnectError")
+        assert failed(source, now) == ("127.0.0.1", "not reachable: connection refused")
     assert "secret" not in source.name
 
 

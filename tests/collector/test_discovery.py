@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from collector.building import build_sources
-from collector.discovery import Places, Probe, completed, discover, to_toml
+from collector.discovery import Places, Probe, completed, discover, is_nameless, to_toml
 from collector.settings import CollectorSettings, load
 from gpuledger.errors import ConfigError
 
@@ -30,6 +30,11 @@ def smi(tmp_path, monkeypatch) -> str:
     (tmp_path / "answer").write_text(SMI)
     monkeypatch.setenv("NVIDIA_SMI_STUB", str(tmp_path))
     return str(STUB)
+
+
+@pytest.fixture
+def named_gpu_7(monkeypatch) -> None:
+    monkeypatch.setenv("NODE_NAME", "gpu-7")
 
 
 def works(probes: list[Probe]) -> dict[str, tuple[bool, str]]:
@@ -63,14 +68,15 @@ def test_what_is_not_there_says_why(client, target, free_port, now):
     details = [probe.detail for probe in probes]
     assert details[0].startswith("NVML: ")
     assert details[1].startswith("no device on the page")
-    assert details[2] == "not reachable: ConnectError"
+    assert details[2] == "not reachable: connection refused"
     assert details[3] == "/nonexistent/nvidia-smi cannot be run: No such file or directory"
 
 
 def test_the_file_it_prints_is_one_that_the_agent_takes(tmp_path):
     probes = [
         Probe("nvml", "libnvidia-ml", works=True, detail="8 cards"),
-        Probe("dcgm", "http://localhost:9400/metrics", works=True, detail="8 cards"),
+        Probe("dcgm", "http://localhost:9400/metrics", works=True, detail="8 cards", is_of_this_node=True),
+        Probe("dcgm", "http://node-2:9400/metrics", works=True, detail="8 cards"),
         Probe("nvidia_smi", "nvidia-smi", works=True, detail="8 cards"),
         Probe("kube_state_metrics", "http://ksm:8080/metrics", works=True, detail="pods\nand [nodes]"),
     ]
@@ -79,11 +85,42 @@ def test_the_file_it_prints_is_one_that_the_agent_takes(tmp_path):
     settings = load(path)
     assert settings.service_url == "http://ledger:8420"
     assert [(endpoint.url, endpoint.node) for endpoint in settings.dcgm] == [
-        ("http://localhost:9400/metrics", 'gpu "7"')
+        ("http://localhost:9400/metrics", 'gpu "7"'),
+        ("http://node-2:9400/metrics", None),
     ]
     assert (settings.nvml.enabled, settings.nvml.node, settings.nvidia_smi.enabled) == (True, 'gpu "7"', False)
     assert settings.kube_state_metrics == ()
     assert '# url = "http://ksm:8080/metrics"' in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("named_gpu_7")
+@pytest.mark.parametrize(
+    ("page", "nodes"),
+    [
+        (PAGE, ["n1"]),
+        (PAGE + b'DCGM_FI_DEV_GPU_UTIL{UUID="GPU-2",Hostname="n2"} 60\n', ["n1", "n2"]),
+        (b'DCGM_FI_DEV_GPU_UTIL{UUID="GPU-1"} 50\n', ["gpu-7"]),
+        (b'DCGM_FI_DEV_GPU_UTIL{UUID="GPU-1",Hostname="localhost"} 50\n', ["gpu-7"]),
+    ],
+)
+def test_a_page_names_its_nodes_itself_and_this_node_only_where_it_does_not(client, target, now, tmp_path, page, nodes):
+    target.page = page
+    places = Places(dcgm_urls=(target.url,), nvidia_smi="/nonexistent")
+    path = tmp_path / "collector.toml"
+    path.write_text(to_toml(discover(places, client, now), service_url="http://ledger:8420", node=places.node))
+    discovers = CollectorSettings(
+        discover=True, discover_dcgm_urls=(target.url,), nvidia_smi={"command": "/nonexistent"}
+    )
+    for settings in (load(path), completed(discovers, client, now)):
+        (source,) = build_sources(settings.model_copy(update={"nvml": CollectorSettings().nvml}), client)
+        assert [reading.node for reading in source.read(now).readings] == nodes
+
+
+def test_an_address_of_another_machine_is_not_this_node():
+    assert not is_nameless("http://192.0.2.1:9400/metrics", {"192.0.2.1"})
+    assert not is_nameless("http://no.such.host.invalid:9400/metrics", {"no.such.host.invalid"})
+    assert not is_nameless("http://127.0.0.1:9400/metrics", {"node-1"})
+    assert is_nameless("http://127.0.0.1:9400/metrics", {"127.0.0.1"})
 
 
 def test_nvidia_smi_counts_only_where_nothing_else_is(tmp_path):

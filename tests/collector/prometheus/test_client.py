@@ -61,10 +61,46 @@ def test_a_server_that_is_not_there() -> None:
     clock = FakeClock()
     with (
         QueryClient("http://127.0.0.1:1", clock=clock, attempts=4) as client,
-        pytest.raises(SourceError, match="not reachable: ConnectError"),
+        pytest.raises(SourceError, match="not reachable: connection refused"),
     ):
         ask(client)
     assert len(clock.slept) >= 3
+
+
+def test_a_name_that_nobody_knows() -> None:
+    with (
+        QueryClient("http://no-such-host.invalid:9090", clock=FakeClock(), attempts=2) as client,
+        pytest.raises(SourceError, match="not reachable: name not known"),
+    ):
+        ask(client)
+
+
+def test_a_header_that_cannot_be_sent_is_not_shown_and_not_tried_again() -> None:
+    clock, headers = FakeClock(), {"Authorization": f"Bearer {SECRET}\n"}
+    with (
+        serving(failing(0, 200)) as stub,
+        QueryClient(stub.url, clock=clock, headers=headers) as client,
+        pytest.raises(SourceError, match="not asked: a header cannot be sent as it is given") as raised,
+    ):
+        ask(client)
+    assert SECRET not in str(raised.value)
+    assert (clock.slept, stub.asked) == ([], [])
+
+
+def test_what_listens_but_is_no_server(serve) -> None:
+    from socketserver import StreamRequestHandler  # noqa: PLC0415
+
+    class Hangs(StreamRequestHandler):
+        def handle(self) -> None:
+            """Hang up."""
+
+    with (
+        QueryClient(serve(Hangs), clock=FakeClock(), attempts=2) as client,
+        pytest.raises(
+            SourceError, match=r"not reachable: (what listens there gave no HTTP answer|connection reset by peer)"
+        ),
+    ):
+        ask(client)
 
 
 def test_a_server_that_does_not_answer(serve) -> None:
