@@ -11,6 +11,7 @@ import duckdb
 import polars as pl
 
 from gpuledger.model import RECORDS, RecordType, arrow_schema
+from warehouse import pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +33,10 @@ class IngestResult:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """How a dated record makes the ledger: the columns that begin and end it, and those that change no hour."""
+    """How a dated record makes the ledger: the columns that begin and end it."""
 
     begin: str
     end: str
-    aside: frozenset[str] = frozenset()
 
 
 HISTORY: Mapping[str, History] = {
@@ -44,9 +44,8 @@ HISTORY: Mapping[str, History] = {
     "asset": History("from_at", "until_at"),
     "condition": History("from_at", "until_at"),
     "scheduler_node": History("from_at", "until_at"),
-    "pod": History("started_at", "ended_at", frozenset({"phase", "labels", "owner_kind", "owner_name", "seen_at"})),
 }
-"""Dated records that make the ledger."""
+"""Dated records that make the ledger. Pods do, too: `warehouse.pods`."""
 
 
 def _identifiers(names: tuple[str, ...]) -> str:
@@ -56,17 +55,11 @@ def _identifiers(names: tuple[str, ...]) -> str:
 def _replace(cursor: duckdb.DuckDBPyConnection, kind: RecordType) -> datetime | None:
     """Insert or replace by key; gives the first instant that changed. Table and key are those of `RECORDS`."""
     changed_at = _first_change(cursor, kind) if kind.name in HISTORY else None
-    update = f"set {_filled(kind)}" if kind.is_filled else "by name"
     cursor.execute(
         f'merge into "{kind.name}" using staged using ({_identifiers(kind.key)}) '
-        f"when matched then update {update} when not matched then insert by name"
+        "when matched then update by name when not matched then insert by name"
     )
     return changed_at
-
-
-def _filled(kind: RecordType) -> str:
-    others = [name for name in arrow_schema(kind.name).names if name not in kind.key]
-    return ", ".join(f'"{name}" = coalesce(staged."{name}", "{kind.name}"."{name}")' for name in others)
 
 
 def _first_change(cursor: duckdb.DuckDBPyConnection, kind: RecordType) -> datetime | None:
@@ -76,23 +69,21 @@ def _first_change(cursor: duckdb.DuckDBPyConnection, kind: RecordType) -> dateti
     """
     history = HISTORY[kind.name]
     begin, end, key = f'"{history.begin}"', f'"{history.end}"', _identifiers(kind.key)
-    others = [name for name in arrow_schema(kind.name).names if name not in {*kind.key, history.end, *history.aside}]
-    is_other = " or ".join(_differs(kind, f'"{name}"') for name in others)
+    others = [name for name in arrow_schema(kind.name).names if name not in {*kind.key, history.end}]
+    is_other = " or ".join(_differs(f'"{name}"') for name in others)
     row = cursor.execute(
         f"select min(changed_at) from ("  # noqa: S608 constants of RECORDS
         f'select staged.{begin} as changed_at from staged anti join "{kind.name}" as old using ({key}) '
         f"union all select case when {is_other} then least(staged.{begin}, old.{begin}) "
         f"else greatest(staged.{begin}, least(staged.{end}, old.{end})) end "
         f'from staged inner join "{kind.name}" as old using ({key}) '
-        f"where {is_other} or {_differs(kind, end)})"
+        f"where {is_other} or {_differs(end)})"
     ).fetchone()
     return row[0] if row else None
 
 
-def _differs(kind: RecordType, column: str) -> str:
-    """Whether a column is told anew; a record that is filled says nothing with a null."""
-    is_told = f" and staged.{column} is not null" if kind.is_filled else ""
-    return f"(staged.{column} is distinct from old.{column}{is_told})"
+def _differs(column: str) -> str:
+    return f"(staged.{column} is distinct from old.{column})"
 
 
 def _append(cursor: duckdb.DuckDBPyConnection, kind: RecordType, staged: pl.DataFrame) -> datetime | None:
@@ -125,6 +116,14 @@ def _append(cursor: duckdb.DuckDBPyConnection, kind: RecordType, staged: pl.Data
     return span["low"] if isinstance(span["low"], datetime) else None
 
 
+def _write(
+    cursor: duckdb.DuckDBPyConnection, kind: RecordType, staged: pl.DataFrame, committed_at: Any
+) -> datetime | None:
+    if kind.is_stream:
+        return _append(cursor, kind, staged)
+    return pods.fold(cursor, committed_at) if kind.is_filled else _replace(cursor, kind)
+
+
 def committed(cursor: duckdb.DuckDBPyConnection, batch_id: str) -> IngestResult | None:
     """What was answered to `batch_id` when it was committed, or None for a new one."""
     row = cursor.execute(
@@ -143,7 +142,7 @@ def store(
     try:
         if rows.height:
             cursor.register("staged", rows.to_arrow())
-            earliest_at = _append(cursor, kind, rows) if kind.is_stream else _replace(cursor, kind)
+            earliest_at = _write(cursor, kind, rows, committed_at)
             cursor.unregister("staged")
         cursor.execute(
             "insert into batch values ($batch_id, $record, $accepted, $rejected, $committed_at, $earliest_at)",

@@ -166,10 +166,13 @@ def check(record: str, table: pa.Table, limits: Limits, tenants: Collection[str]
 
 
 def latest_of_twins(record: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """One row for each key: the one seen last, or the later of the batch. DuckDB's upsert keeps the first of twins."""
+    """One row for each key: the one seen last, or the later of the batch. DuckDB's upsert keeps the first of twins.
+
+    Twins of a record that is filled stay: each may know what the other does not.
+    """
     key = list(RECORDS[record].key)
     if (
-        rows.select(pl.struct(key).hash().n_unique()).item() == rows.height
+        RECORDS[record].is_filled or rows.select(pl.struct(key).hash().n_unique()).item() == rows.height
     ):  # no twins: the usual case, and cheap to know
         return rows
     if "seen_at" in rows.columns:

@@ -31,8 +31,9 @@ _ARROW = {
 class RecordType:
     """A kind of record: its `name` (also its table's), its class, its key columns and the column that dates it.
 
-    `is_stream` records are appended and bounded in time; the others are replaced by key. Of `is_filled` records a
-    later one keeps what it does not know (None) as it was.
+    `is_stream` records are appended and bounded in time; the others are replaced by key. Of `is_filled` records the
+    one seen last wins column by column, the others fill what it does not know (None); the order in which they come
+    does not matter.
     """
 
     name: str

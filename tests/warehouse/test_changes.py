@@ -38,37 +38,6 @@ def test_only_what_changed_is_told() -> None:
     assert told == [AT, None, AT + 3 * HOUR, AT + 2 * HOUR, AT]
 
 
-def pod(**changed: Any) -> Any:
-    row = {"namespace": "n", "pod": "p", "node": "n1", "gpu_count": 1.0, "seen_at": AT + HOUR}
-    return to_table("pod", [RECORDS["pod"].cls(uid="u", **{**row, **changed})])
-
-
-def test_of_a_pod_its_life_and_its_place_are_told_and_a_null_is_not() -> None:
-    with Warehouse.open(None, clock=FakeClock(AT + 10 * HOUR)) as house:
-        told = [
-            house.ingest("pod", table, str(number)).earliest_at
-            for number, table in enumerate(
-                [
-                    pod(phase="Pending"),
-                    pod(phase="Running", started_at=AT),
-                    pod(phase="Running", started_at=AT, seen_at=AT + 2 * HOUR, labels="{}"),
-                    pod(seen_at=AT + 2 * HOUR),
-                    pod(phase="Succeeded", ended_at=AT + 3 * HOUR),
-                    pod(workload_id="w"),
-                ]
-            )
-        ]
-        row = _stored(house)
-    assert told == [None, AT, None, None, AT + 3 * HOUR, AT]
-    assert (row["phase"], row["started_at"], row["workload_id"]) == ("Succeeded", AT, "w")
-
-
-def _stored(house: Warehouse) -> dict[str, Any]:
-    with house.writing() as cursor:
-        (row,) = cursor.sql("from pod").to_arrow_table().to_pylist()
-    return dict(row)
-
-
 def reading(at: datetime) -> Any:
     row = {"node": "n", "gpu_uuid": "g", "source": "s", "interval_seconds": 60.0, "gpu_util_ratio": 0.5}
     return to_table("reading", [RECORDS["reading"].cls(ts=at, **row)])
