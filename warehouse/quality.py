@@ -24,6 +24,7 @@ STEPS = (
     "quality_gap",
     "quality_inventory",
     "quality_claim",
+    "quality_unheld",
 )
 """`reading_hour` counts what was read; the others judge it."""
 

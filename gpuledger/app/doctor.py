@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from gpuledger.app.problem_rows import RATIOS, family, merged
 from gpuledger.errors import GpuledgerError, RuleError
 from gpuledger.model import Window
 from gpuledger.presentation import numbers, texts
@@ -40,7 +41,19 @@ METRICS: Mapping[str, tuple[str, str]] = {
 TOLD_ONCE, TOLD_WITHIN = ("renamed_metric", "exporter_labels"), timedelta(days=30)
 """Kinds that a reader tells when it first sees them, and how long they are believed to go on."""
 
-RATIOS, SECONDS = ("low_coverage",), ("stale", "slow_interval", "silent")
+TIME_REASONS = ("too old", "in the future")
+REMOTE_REASONS: Mapping[str, str] = {
+    "too many labels": "size",
+    "label too long": "size",
+    "series too large": "size",
+    "native histogram": "histogram",
+}
+"""Why remote write refuses a sample; every other reason is its form, which the protocol forbids."""
+
+SECONDS = ("stale", "slow_interval", "silent")
+
+OF_ONE_SOURCE = ("low_coverage", "stale")
+"""Kinds that are a source's own trouble, not a card's, where another source shows the cards."""
 
 
 def checks(service: Service) -> list[dict[str, Any]]:
@@ -84,8 +97,20 @@ def _fresh(service: Service) -> str:
         raise GpuledgerError("nothing was ever read")
     minutes = (service.clock.now() - read_at).total_seconds() / 60
     if minutes > FRESH_MINUTES:
+        if _is_history(service):
+            age = numbers.duration(minutes / 60, "en")
+            return f"the newest reading is {age} old; it was back-filled, and nothing is sent live"
         raise GpuledgerError(f"nothing was read for {minutes:,.0f} min")
     return f"last read {max(0.0, minutes):,.0f} min ago"
+
+
+def _is_history(service: Service) -> bool:
+    """Whether all that the ledger was built of came from back-fills."""
+    extent = service.query("ledger_extent").to_pylist()[0]
+    if extent["from_at"] is None:
+        return False
+    rows = service.query("source_last_read", from_at=extent["from_at"], to_at=service.clock.now()).to_pylist()
+    return bool(rows) and all(family(row["source"]) in ONCE_ONLY for row in rows)
 
 
 def _loaded(rule: str) -> str:
@@ -112,7 +137,7 @@ def problems(service: Service, window: Window, language: str, *, now: datetime |
     rows = service.query("quality_subjects", from_at=window.from_at, to_at=window.to_at).to_pylist()
     lasting = [] if now is None else [*_silent(service, now), *_told_before(service, window)]
     words = texts.Texts(language)
-    return [_problem(row, words) for row in [*lasting, *rows]]
+    return [_problem(row, words) for row in merged([*lasting, *rows])]
 
 
 def _told_before(service: Service, window: Window) -> Iterator[dict[str, Any]]:
@@ -127,7 +152,7 @@ def _silent(service: Service, now: datetime) -> Iterator[dict[str, Any]]:
     for row in service.query("source_last_read", from_at=now - REMEMBERED, to_at=now).to_pylist():
         age = now - row["last_at"]
         is_silent = age > max(SILENT_AFTER, timedelta(seconds=SILENT_AFTER_READS * row["interval_seconds"]))
-        if is_silent and row["source"] not in ONCE_ONLY:
+        if is_silent and family(row["source"]) not in ONCE_ONLY:
             yield {
                 "source": row["source"],
                 "kind": "silent",
@@ -153,6 +178,7 @@ def _problem(row: Mapping[str, Any], words: texts.Texts) -> dict[str, Any]:
             detail=row["detail"],
             count=numbers.count(row["event_count"]),
             value=_value(row["kind"], row["worst_value"], words.language),
+            hours=numbers.gpu_hours(row["event_count"] / 60, words.language),
             metric=metric,
             field=field,
             effect=words(effect) if _exists(effect) else "",
@@ -161,10 +187,23 @@ def _problem(row: Mapping[str, Any], words: texts.Texts) -> dict[str, Any]:
 
 
 def _key(row: Mapping[str, Any]) -> str:
-    """The text for this source, where there is one, else that for every source."""
-    base = row["source"].partition("/")[0].partition(":")[0]
-    own, common = f"advice.{row['kind']}_{base}", f"advice.{row['kind']}"
+    """The text for this source or reason, where there is one, else that for every source."""
+    common = f"advice.{row['kind']}"
+    if row["kind"] in OF_ONE_SOURCE and row["subject_kind"] == "target":
+        return f"{common}_source"
+    if row["kind"] == "refused_sample":
+        return f"{common}_{_refusal(row['detail'], row['source'])}"
+    own = f"{common}_{family(row['source']).partition(':')[0]}"
     return own if _exists(own) else common
+
+
+def _refusal(reason: str, source: str) -> str:
+    """What class of reason a sample was refused for: its time, its size, its form, or what it is."""
+    if any(reason.endswith(end) for end in TIME_REASONS):
+        return "time"
+    if family(source) != "remote_write":
+        return "row"
+    return REMOTE_REASONS.get(reason, "form")
 
 
 def _exists(key: str) -> bool:

@@ -53,6 +53,7 @@ QUALITY_KINDS = (
     "clock_skew",  # a source's clock is apart from ours; `count` is seconds
     "renamed_metric",  # a deprecated name; `detail` is old -> new
     "missing_metric",  # a metric that would say more is absent; `detail` is its name
+    "blank_metric",  # it has no value, and values of the card were refused: it is there and blank, or absent
     "vanished_metric",  # it was there before
     "partial_answer",  # a query answered with warnings
     "gap",  # a span that could not be read; `detail` is from/to
@@ -64,7 +65,8 @@ QUALITY_KINDS = (
     "rejected_value",  # a sentinel, not finite, or outside its physical range
     "impossible_increase",  # an energy counter rose by more than the card can draw; it is not counted
     "slow_interval",  # read less often than once a minute
-    "never_seen",  # a node of the inventory that no source has ever shown
+    "never_seen",  # a node of the inventory, or of a scheduler's list, that no source has ever shown
+    "active_unheld",  # cards worked that nobody was known to hold; `value` is cards
     "missing_pod_labels",  # pods with GPUs run there, and the source names none
     "exporter_labels",  # pod labels are the exporter's own, the real ones were renamed (honor_labels is off)
 )

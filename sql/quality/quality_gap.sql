@@ -1,10 +1,10 @@
 -- name: quality_gap(from_at, to_at)!
 -- Write which nodes' sources could not be read and why, and lines of their pages that are no samples.
 -- Grain: one row per hour, source, node and error.
--- Reads: source_read, quality_event
+-- Reads: source_read, quality_event, reading_hour, asset, scheduler_node
 -- Writes: quality
 -- Units: `gap`: reads that failed, and the seconds that they stand for; `refused_line`: lines
--- Ignores: lines that the reader has told of with their reasons.
+-- Ignores: lines that the reader has told of with their reasons. A place that was never read has not named its node: the subject is then the target.
 insert into quality by name
 with failed as (
     select
@@ -26,6 +26,14 @@ skipped as (
     group by all
 ),
 
+nodes as (
+    select node from reading_hour
+    union
+    select node from asset
+    union
+    select node from scheduler_node
+),
+
 told as (
     select distinct date_trunc('hour', ts) as hour_at, source
     from quality_event
@@ -35,7 +43,7 @@ told as (
 select
     hour_at,
     source,
-    'node' as subject_kind,
+    case when node in (select node from nodes) then 'node' else 'target' end as subject_kind,
     node as subject,
     'gap' as kind,
     'read failed: ' || error as detail,

@@ -1,10 +1,10 @@
 -- name: quality_inventory(from_at, to_at)!
--- Write which nodes of the inventory no source has ever shown, and whose pods no source names.
+-- Write which nodes of the inventory, or of a scheduler's list, no source has ever shown, and whose pods no source names.
 -- Grain: one row per hour, node and kind.
--- Reads: asset, reading_hour, source_read, pod, holding, allocation
+-- Reads: asset, scheduler_node, reading_hour, reading, source_read, pod, holding, allocation
 -- Writes: quality
--- Units: `never_seen`: cards in service; `missing_pod_labels`: pods with GPUs
--- Ignores: fleets that nothing has ever been read of (a trace), and pods on nodes whose allocations a scheduler tells.
+-- Units: `never_seen`: cards in service, or GPUs that a scheduler lists; `missing_pod_labels`: pods with GPUs
+-- Ignores: fleets that nothing has ever been read of (a trace), cards that were shown under another name of their node, and pods on nodes whose allocations a scheduler tells.
 insert into quality by name
 with hours as (
     select
@@ -13,6 +13,7 @@ with hours as (
     from (select unnest(generate_series(:from_at::timestamptz, :to_at::timestamptz - interval 1 microsecond, interval 1 hour)) as hour_at)
 ),
 
+-- What was read after the window's end is not counted yet, but it was read: a node that is new now is not "never seen".
 shown as (
     select node, min(hour_at) as first_at
     from reading_hour
@@ -22,14 +23,48 @@ shown as (
     from source_read
     where ts < :to_at::timestamptz and ok and device_count > 0
     group by node
+    union all
+    select node, :to_at::timestamptz - interval 1 microsecond
+    from reading
+    where ts >= :to_at::timestamptz and ts < :to_at::timestamptz + interval 1 hour
+    group by node
 ),
 
+shown_cards as (select gpu_uuid, min(hour_at) as first_at from reading_hour group by gpu_uuid),
+
+-- An inferred asset is there because something showed it: telemetry, which shows its card, or a scheduler's allocation.
 in_service as (
-    select hours.hour_at, asset.node, count(distinct asset.gpu_uuid) as gpu_count
+    select
+        hours.hour_at,
+        hours.ends_at,
+        asset.node,
+        count(distinct asset.gpu_uuid) as gpu_count,
+        case when bool_and(asset.origin = 'inferred') then 'scheduler' else '' end as source
     from hours
     inner join asset
         on asset.from_at < hours.ends_at and coalesce(asset.until_at > hours.hour_at, true) and asset.status = 'in_service'
-    group by all
+    left join shown_cards on asset.gpu_uuid = shown_cards.gpu_uuid and shown_cards.first_at < hours.ends_at
+    where shown_cards.gpu_uuid is null
+    group by hours.hour_at, hours.ends_at, asset.node
+),
+
+listed as (
+    select hours.hour_at, hours.ends_at, offered.node, max(offered.gpu_count) as gpu_count, 'scheduler' as source
+    from hours
+    inner join (
+        -- A scheduler's later word on a node ends its earlier one.
+        select * exclude (until_at), least(until_at, lead(from_at) over (partition by scheduler, node order by from_at)) as until_at
+        from scheduler_node
+    ) as offered
+        on offered.from_at < hours.ends_at and coalesce(offered.until_at > hours.hour_at, true) and offered.gpu_count > 0
+    anti join in_service on hours.hour_at = in_service.hour_at and offered.node = in_service.node
+    group by hours.hour_at, hours.ends_at, offered.node
+),
+
+expected as (
+    select * from in_service
+    union all by name
+    select * from listed
 ),
 
 running as (
@@ -57,18 +92,18 @@ naming as (
 )
 
 select
-    in_service.hour_at,
-    '' as source,
+    expected.hour_at,
+    expected.source,
     'node' as subject_kind,
-    in_service.node as subject,
+    expected.node as subject,
     'never_seen' as kind,
     '' as detail,
-    in_service.gpu_count as count,
+    expected.gpu_count as count,
     null::double as value
-from in_service
+from expected
 where
     exists (select 1 from reading_hour)
-    and in_service.node not in (select node from shown where first_at < in_service.hour_at + interval 1 hour)
+    and expected.node not in (select node from shown where first_at < expected.ends_at)
 union all
 select running.hour_at, naming.source, 'node', running.node, 'missing_pod_labels', '', running.pod_count, null
 from running

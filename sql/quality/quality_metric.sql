@@ -1,10 +1,10 @@
 -- name: quality_metric(from_at, to_at)!
 -- Write which metrics are gone that a source had before, and which it never had although they would say more.
--- Grain: `vanished_metric`: one row per hour, source, card and metric; `missing_metric`: per hour, source, node and metric.
+-- Grain: `vanished_metric`: one row per hour, source, card and metric; `missing_metric` and `blank_metric`: per hour, source, node and metric.
 -- Reads: reading_hour
 -- Writes: quality
--- Units: `vanished_metric`: readings without it; `missing_metric`: cards without it
--- Ignores: metrics that another source gives of the card in the hour. What a source had is asked of the three days before.
+-- Units: `vanished_metric`: readings without it; `missing_metric`, `blank_metric`: cards without it
+-- Ignores: metrics that another source gives of the card in the hour. What a source had is asked of the three days before. Which values were refused is not kept: where each reading of a card had one, a metric without any value may be there and blank.
 insert into quality by name
 with cards as (
     select
@@ -13,6 +13,7 @@ with cards as (
         gpu_uuid,
         any_value(node) as node,
         sum(reading_count)::bigint as reading_count,
+        sum(rejected_count) >= max(reading_count) as is_blank,
         unnest([
             {'metric': 'gpu_util_ratio', 'present': sum(gpu_util_count), 'is_wanted': false},
             {'metric': 'sm_active_ratio', 'present': sum(sm_active_count), 'is_wanted': true},
@@ -71,7 +72,15 @@ select
 from lacking
 where is_vanished
 union all
-select hour_at, source, 'node', node, 'missing_metric', metric, count(*), null
+select
+    hour_at,
+    source,
+    'node',
+    node,
+    case when is_blank then 'blank_metric' else 'missing_metric' end,
+    metric,
+    count(*),
+    null
 from lacking
 where not is_vanished and is_wanted
-group by hour_at, source, node, metric;
+group by hour_at, source, node, metric, is_blank;

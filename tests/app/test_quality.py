@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gpuledger.app import doctor
+from gpuledger.app.problem_rows import merged
 from gpuledger.model import Window
 from gpuledger.model.vocabulary import QUALITY_KINDS
 from gpuledger.presentation import texts
@@ -23,11 +24,11 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "data-quality.md"
 
 
 def minutes(count: int, number: int = 0, *, start: Any = START, **values: Any) -> list[dict[str, Any]]:
-    said = {"interval_seconds": 60.0} | values
+    said = {"interval_seconds": 60.0, "gpu_util_ratio": 0.0} | values
     return [a_reading(number, at=start + i * MINUTE, **said) for i in range(count)]
 
 
-WHOLE: dict[str, Any] = {"sm_active_ratio": 0.4, "power_watts": 300.0, "fb_used_bytes": 2**30}
+WHOLE: dict[str, Any] = {"gpu_util_ratio": 0.0, "sm_active_ratio": 0.0, "power_watts": 300.0, "fb_used_bytes": 2**30}
 
 
 def built(api: Api, *rows: dict[str, Any]) -> dict[str, Any]:
@@ -132,6 +133,90 @@ def test_every_kind_has_its_name_and_advice_in_every_language(kind: str, languag
     assert made["problem"] == words(f"quality_kind.{kind}")
     assert len(made["advice"]) > 10
     assert "{" not in made["advice"]
+
+
+def a_row(kind: str, source: str = "dcgm", detail: str = "", **more: Any) -> dict[str, Any]:
+    row = {
+        "source": source, "kind": kind, "detail": detail, "subject_kind": "node", "subject_count": 1,
+        "subjects": ["n1"], "event_count": 3, "worst_value": None,
+    }  # fmt: skip
+    return row | more
+
+
+REFUSED = (
+    ("remote_write", "too old", "Correct the clock of the sender"),
+    ("ingest", "ts lies in the future", "Correct the clock of the sender"),
+    ("ingest", "power_watts is above 5000 W", "Correct the sender; docs/contracts.md"),
+    ("remote_write", "label not UTF-8", "The protocol forbids it"),
+    ("remote_write", "labels not sorted", "The protocol forbids it"),
+    ("remote_write", "no metric name", "The protocol forbids it"),
+    ("remote_write", "label too long", "Drop the labels"),
+    ("remote_write", "native histogram", "Native histograms are not read"),
+)
+
+
+@pytest.mark.parametrize(("source", "reason", "expected"), REFUSED)
+def test_refused_samples_get_the_advice_of_their_reason(source: str, reason: str, expected: str) -> None:
+    for language in texts.LANGUAGES:
+        made = doctor._problem(a_row("refused_sample", source, reason), texts.Texts(language))["advice"]
+        assert reason in made
+        assert "{" not in made
+        assert language != "en" or expected in made
+
+
+def test_a_pair_of_servers_has_its_problems_once() -> None:
+    rows = [
+        a_row("low_coverage", f"remote_write/{name}", subjects=subjects, subject_count=len(subjects), worst_value=worst)
+        for name, subjects, worst in (("a", ["n1", "n2"], 0.5), ("b", ["n2", "n3"], 0.25))
+    ]
+    (row,) = merged([*rows])
+    assert (row["source"], row["subjects"], row["subject_count"]) == (
+        "remote_write/a, remote_write/b",
+        ["n1", "n2", "n3"],
+        3,
+    )
+    assert (row["event_count"], row["worst_value"]) == (6, 0.25)
+    assert len(merged([*rows, a_row("low_coverage")])) == 2
+
+
+def test_deprecated_names_are_one_note_of_their_source_and_stand_last() -> None:
+    names = [a_row("renamed_metric", detail=f"old_{number} -> new_{number}") for number in range(8)]
+    first, last = merged([*names, a_row("gap")])
+    assert (first["kind"], last["kind"]) == ("gap", "renamed_metric")
+    assert last["detail"] == "old_0 -> new_0, old_1 -> new_1, +6"
+    assert doctor._problem(last, texts.Texts("en"))["advice"] == (
+        "n1 uses deprecated metric names (old_0 -> new_0, old_1 -> new_1, +6). "
+        "They are understood: nothing to do until the exporter drops them."
+    )
+
+
+@pytest.mark.parametrize(("kind", "value"), [("low_coverage", 0.25), ("stale", 5400.0)])
+def test_what_one_of_a_pair_lacks_is_told_of_it(kind: str, value: float) -> None:
+    row = a_row(kind, "remote_write/b", subject_kind="target", subjects=["remote_write/b"], worst_value=value)
+    made = doctor._problem(row, texts.Texts("en"))["advice"]
+    assert made.startswith("remote_write/b ")
+    assert "look at this source" in made
+
+
+def test_a_busy_fleet_that_nobody_holds_is_told(api: Api) -> None:
+    values = {"gpu_util_ratio": 0.9, "sm_active_ratio": 0.9}
+    body = built(api, *[row for number in range(2) for row in minutes(120, number, **WHOLE | values)])
+    assert advice(body)["active_unheld", ""].startswith(
+        "Cards on n0 worked for 4.0 GPU-h while nobody was known to hold them, so that these hours count as free."
+    )
+
+
+def test_a_warehouse_that_is_only_back_filled_is_fresh_enough(api: Api) -> None:
+    built(api, *minutes(60, **WHOLE, source="prometheus"))
+    fresh = next(check for check in doctor.checks(api.service) if check["name"] == "readings_are_fresh")
+    assert (fresh["ok"], fresh["detail"]) == (
+        True,
+        "the newest reading is 1 h 1 min old; it was back-filled, and nothing is sent live",
+    )
+    assert api.put("reading", a_table("reading", *minutes(60, **WHOLE)), "live").status_code == 200
+    api.service.build_ledger(Window(START, NOW))
+    fresh = next(check for check in doctor.checks(api.service) if check["name"] == "readings_are_fresh")
+    assert (fresh["ok"], fresh["detail"]) == (False, "nothing was read for 61 min")
 
 
 @pytest.mark.parametrize("kind", QUALITY_KINDS)

@@ -281,7 +281,7 @@ def test_values_that_are_none_are_counted_by_card(house: Warehouse) -> None:
 
 
 def test_a_build_of_the_same_hours_changes_nothing(house: Warehouse) -> None:
-    put(house, "reading", *every_minute(30))
+    put(house, "reading", *every_minute(30, gpu_util_ratio=0.0))
     first = built(house)
     assert first
     for _ in range(2):
