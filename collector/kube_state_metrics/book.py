@@ -20,7 +20,7 @@ from typing import Any
 from collector.attribution import Attribution, Owner, Rules, Subject, attribute
 from collector.exposition import Series
 from collector.kube_state_metrics.nodes import NODE_METRICS, NodeBook
-from collector.kube_state_metrics.pods import ENDED, PodFacts, instant
+from collector.kube_state_metrics.pods import ENDED, PodFacts, instant, own
 from collector.kube_state_metrics.workloads import WorkloadBook
 from gpuledger.model import Pod
 
@@ -42,15 +42,15 @@ _REQUESTS = {
     "kube_pod_init_container_resource_requests": "init_requests",
     "kube_pod_init_container_resource_limits": "init_limits",
 }
-_TIMES = {
-    "kube_pod_created": "created_at",
-    "kube_pod_start_time": "start_time",
-    "kube_pod_completion_time": "completed_at",
-}
+_TIMES = {"kube_pod_start_time": "start_time", "kube_pod_completion_time": "completed_at"}
+_PLACED = frozenset({*_REQUESTS, "kube_pod_info"})
+"""The metrics with a `node` of their own: the pod's. On others it is a label of the target: where the exporter runs."""
+
 _POD_METRICS = frozenset(
     {
         *_REQUESTS,
         *_TIMES,
+        "kube_pod_created",
         "kube_pod_info",
         "kube_pod_owner",
         "kube_pod_labels",
@@ -106,10 +106,10 @@ class PodBook:
     def _note(self, series: Series, value: float, at: datetime) -> str | None:
         """One sample of a pod; gives its uid, or None where the series names no pod."""
         labels = series.labels
-        namespace, name = labels.get("exported_namespace") or labels.get("namespace"), _pod_name(labels)
+        namespace, name = own(labels, "namespace"), own(labels, "pod")
         if not namespace or not name:
             return None
-        uid = labels.get("uid") or f"{self._cluster}/{namespace}/{name}"
+        uid = own(labels, "uid") or f"{self._cluster}/{namespace}/{name}"
         facts = self._pods.get(uid)
         if facts is None:
             if len(self._pods) >= MAX_PODS:
@@ -117,8 +117,9 @@ class PodBook:
                 return None
             facts = self._pods[uid] = PodFacts(uid, namespace, name, at)
         facts.seen_at = max(at, facts.seen_at)
-        if node := labels.get("exported_node") or labels.get("node"):
-            facts.node = node
+        if node := own(labels, "node"):
+            is_moved = bool(labels.get("exported_node"))
+            facts.note_node(node, at, is_own=series.name in _PLACED, is_moved=is_moved)
         _take(facts, series, value, at)
         return uid
 
@@ -185,21 +186,20 @@ class PodBook:
         self._missed -= gone
 
 
-def _pod_name(labels: Mapping[str, str]) -> str | None:
-    return labels.get("exported_pod") or labels.get("pod")
-
-
 def _take(facts: PodFacts, series: Series, value: float, at: datetime) -> None:
     """What one sample says, into `facts`."""
     name, labels = series.name, series.labels
     if name in _REQUESTS:
-        key = (labels.get("exported_container") or labels.get("container", ""), labels.get("resource", ""))
+        key = (own(labels, "container") or "", own(labels, "resource") or "")
         getattr(facts, _REQUESTS[name])[key] = value
     elif name in _TIMES:
         setattr(facts, _TIMES[name], instant(value) or getattr(facts, _TIMES[name]))
+    elif name == "kube_pod_created":
+        if created_at := instant(value):
+            facts.note_created(created_at)
     elif name == "kube_pod_status_phase":
         if value == 1:
-            facts.note_phase(labels.get("phase", "Unknown"), at)
+            facts.note_phase(own(labels, "phase") or "Unknown", at)
     else:
         _take_words(facts, name, labels)
 
@@ -216,13 +216,13 @@ def _take_words(facts: PodFacts, name: str, labels: Mapping[str, str]) -> None:
 
 
 def _take_owner(facts: PodFacts, name: str, labels: Mapping[str, str]) -> None:
-    """The controller; `kube_pod_info` repeats it, and counts where `kube_pod_owner` is not exported."""
-    prefix = "owner" if name == "kube_pod_owner" else "created_by"
-    kind, owner = labels.get(f"{prefix}_kind"), labels.get(f"{prefix}_name")
-    is_second = prefix == "created_by" and facts.owner_kind is not None
-    is_other = prefix == "owner" and labels.get("owner_is_controller") == "false" and facts.owner_kind is not None
-    if kind and owner and kind != "<none>" and not is_second and not is_other:
-        facts.owner_kind, facts.owner_name = kind, owner
+    """The controller; `kube_pod_info` repeats it, and counts where `kube_pod_owner` does not show it."""
+    is_info = name == "kube_pod_info"
+    prefix = "created_by" if is_info else "owner"
+    kind, owner = own(labels, f"{prefix}_kind"), own(labels, f"{prefix}_name")
+    if kind and owner and kind != "<none>":
+        is_controller = own(labels, "owner_is_controller") != "false"
+        facts.note_owner(kind, owner, 1 if is_info else 2 if is_controller else 0)
 
 
 __all__ = ["ENDED", "GRACE", "METRICS", "REFRESH", "PodBook"]
