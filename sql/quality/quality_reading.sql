@@ -1,5 +1,5 @@
 -- name: quality_reading(from_at, to_at)!
--- Write what is wrong with readings: values that are none, contradictions, resets and impossible rises, slow reads.
+-- Write what is wrong with readings: values that are none, contradictions, slow reads.
 -- Grain: one row per hour, source, subject and kind; the subject is a card, of slow reads a node.
 -- Reads: reading_hour
 -- Writes: quality
@@ -13,9 +13,7 @@ with cards as (
         gpu_uuid,
         unnest([
             {'kind': 'rejected_value', 'count': sum(rejected_count)},
-            {'kind': 'contradiction', 'count': sum(contradicted_count)},
-            {'kind': 'counter_reset', 'count': sum(energy_reset_count)},
-            {'kind': 'impossible_increase', 'count': sum(energy_impossible_count)}
+            {'kind': 'contradiction', 'count': sum(contradicted_count)}
         ]) as found
     from reading_hour
     where hour_at >= :from_at::timestamptz and hour_at < :to_at::timestamptz

@@ -1,10 +1,10 @@
 -- name: reading_hour(from_at, to_at)!
--- Count what each source said of each card and slice, hour by hour, and what the energy counter rose by.
+-- Count what each source said of each card and slice, hour by hour, and what it saw the energy counter rise by.
 -- Grain: one row per hour, source, node, gpu_uuid and slice_id.
--- Reads: reading, gpu_model
+-- Reads: reading, reading_energy
 -- Writes: reading_hour
 -- Units: seconds, joules; hours counted from 1970 in between
--- Ignores: a rise of more than 1.5 times what the card can draw in the time: it is counted and not added. A fall is a reset: what the counter shows after it is the rise. A reading's rise belongs to its own hour.
+-- Ignores: nothing. Where several sources read a card's energy counter, a rise is with the one that saw it first.
 insert into reading_hour by name
 with feeds as (
     select source, node, gpu_uuid, slice_id, row_number() over ()::integer as feed
@@ -54,52 +54,6 @@ spacings as (
         where ts >= :from_at::timestamptz and ts < :to_at::timestamptz and interval_seconds is null
     )
     group by all
-),
-
--- What bounds a card whose model nobody knows.
-highest as (select max(power_tdp_watts) as power_tdp_watts from gpu_model),
-
--- The reading before the window's first is the one that its rise is counted from.
-steps as (
-    select
-        feeds.feed,
-        ts,
-        model,
-        power_limit_watts,
-        energy_joules as now_joules,
-        lag(energy_joules) over of_counter as before_joules,
-        epoch(ts - lag(ts) over of_counter) as seconds
-    from reading
-    inner join feeds using (source, node, gpu_uuid, slice_id)
-    where
-        ts >= :from_at::timestamptz - interval 1 hour
-        and ts < :to_at::timestamptz
-        and energy_joules is not null
-    window of_counter as (partition by feeds.feed order by ts)
-),
-
-rises as (
-    select
-        steps.feed,
-        (epoch_us(steps.ts) // 3600000000)::integer as hour,
-        steps.now_joules < steps.before_joules as is_reset,
-        case when is_reset then steps.now_joules else steps.now_joules - steps.before_joules end as joules,
-        joules > 1.5 * steps.seconds * coalesce(gpu_model.power_tdp_watts, steps.power_limit_watts, highest.power_tdp_watts) as is_impossible
-    from steps
-    left join gpu_model using (model)
-    cross join highest
-    where steps.ts >= :from_at::timestamptz and steps.before_joules is not null
-),
-
-energy as (
-    select
-        feed,
-        hour,
-        coalesce(sum(joules) filter (where not is_impossible), 0) as energy_joules,
-        count(*) filter (where is_reset) as energy_reset_count,
-        count(*) filter (where is_impossible) as energy_impossible_count
-    from rises
-    group by all
 )
 
 select
@@ -113,4 +67,4 @@ select
 from counted
 inner join feeds using (feed)
 left join spacings using (feed, hour)
-left join energy using (feed, hour);
+left join reading_energy as energy using (source, node, gpu_uuid, slice_id, hour);

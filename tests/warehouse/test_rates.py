@@ -69,3 +69,54 @@ def test_an_inferred_inventory_says_so() -> None:
         put(house, "asset", {"gpu_uuid": "g", "node": "n", "status": "in_service", "from_at": AT})
         house.build_ledger(Window(AT, AT + timedelta(hours=1)))
         assert house.query("inventory_origin").to_pylist() == [{"origin": "declared", "gpu_count": 1}]
+
+
+SM = ("effective_utilization",)
+UTIL = ("gpu_util_of_available", "gpu_util_of_inventory")
+ANY = ("ungraded_share", "held_idle_rate")
+
+
+def rates(*, is_held: bool, **read: float) -> dict[str, float | None]:
+    """Two cards, of which one is held, or none; it is read in half an hour of one."""
+    hour = Window(AT, AT + timedelta(hours=1))
+    with Warehouse.open(None, clock=FakeClock(AT + timedelta(days=1))) as house:
+        put(
+            house,
+            "asset",
+            *({"gpu_uuid": card, "node": "n", "status": "in_service", "from_at": AT} for card in ("g", "h")),
+        )
+        if is_held:
+            put(house, "allocation", {
+                "allocation_id": "x", "workload_id": "w", "pod": "p", "node": "n", "gpu_uuid": "g", "share": 1.0,
+                "started_at": AT, "ready_at": AT,
+            })  # fmt: skip
+        if read:
+            reading = {"node": "n", "gpu_uuid": "g", "source": "dcgm", "interval_seconds": 60.0, **read}
+            put(house, "reading", *({"ts": AT + timedelta(minutes=i), **reading} for i in range(30)))
+        house.build_ledger(hour)
+        rows = house.query("ledger_rates", from_at=hour.from_at, to_at=hour.to_at).to_pylist()
+    missing = {row["name"] for row in rows if row["numerator_gpu_hours"] is None}
+    assert missing == {row["name"] for row in rows if row["value"] is None and row["denominator_gpu_hours"] > 0}
+    return {row["name"]: row["value"] for row in rows}
+
+
+def test_a_held_card_of_which_nothing_was_read_has_no_utilization() -> None:
+    found = rates(is_held=True)
+    assert {found[name] for name in (*UTIL, *SM, *ANY)} == {None}
+    assert (found["allocation_rate"], found["coverage"]) == (0.5, 0)
+
+
+def test_what_was_read_in_part_counts_against_the_whole() -> None:
+    found = rates(is_held=True, gpu_util_ratio=0.8)
+    assert [found[name] for name in UTIL] == pytest.approx([0.2, 0.2])  # 0.8 x 0.5 GPU-h of 2
+    assert (found["effective_utilization"], found["held_idle_rate"]) == (None, 0)
+    assert found["ungraded_share"] == pytest.approx(0.25)
+    found = rates(is_held=True, sm_active_ratio=0.8)
+    assert found["effective_utilization"] == pytest.approx(0.25)
+    assert [found[name] for name in UTIL] == [None, None]
+
+
+def test_a_fleet_that_nobody_holds_is_not_utilized() -> None:
+    found = rates(is_held=False)
+    assert [found[name] for name in (*UTIL, *SM)] == [0, 0, 0]
+    assert found["held_idle_rate"] is None
