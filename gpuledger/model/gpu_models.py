@@ -46,7 +46,17 @@ GPU_MODELS = (
     GpuModel("2080Ti", r"\b(RTX )?2080( ?Ti)?\b", 20, 250, None),
 )
 
-_MIG_PROFILE = re.compile(r"(?:MIG )?(?:(\d+)c\.)?(\d+)g\.\d+gb")
+_FURTHER_SLICES = (
+    (r"\bGH200\b", 7),
+    (r"\bG?B300\b", 7),
+    (r"\bA100X\b", 7),
+    (r"\bA30X\b", 4),
+    (r"\bRTX PRO 6000 BLACKWELL\b", 4),
+)
+"""(pattern, MIG compute slices) of models of which no power band is known here, from the vendor's MIG tables."""
+
+_MIG_PROFILE = re.compile(r"(?:MIG )?(?:(\d+)c\.)?(\d+)g\.\d+gb(?:[+.-][a-z]+)*", re.IGNORECASE)
+"""`1g.5gb`, `1c.3g.20gb`; attributes follow as `+me`, `+gfx`, `+me.all`, `-me`, in resource names as `.me`."""
 
 
 @cache
@@ -60,15 +70,21 @@ def canonical_model(name: str | None) -> str | None:
     return name
 
 
+def _compute_slices(model: str | None) -> int:
+    known = next((m for m in GPU_MODELS if m.model == canonical_model(model)), None)
+    if known is not None:
+        return known.compute_slices
+    return next((slices for pattern, slices in _FURTHER_SLICES if re.search(pattern, model or "", re.IGNORECASE)), 0)
+
+
 @cache
 def slice_share(model: str | None, profile: str | None) -> float | None:
     """The share of the physical GPU that a MIG profile takes, by compute slices (3g.20gb of an A100 is 3/7).
 
-    A compute instance inside a GPU instance ("1c.3g.20gb") counts its own slices. None when the model or the
-    profile is not known.
+    A compute instance inside a GPU instance ("1c.3g.20gb") counts its own slices; attributes ("1g.5gb+me") take none.
+    None when the model or the profile is not known, or the model has no such profile.
     """
-    match = _MIG_PROFILE.fullmatch(profile or "")
-    known = next((m for m in GPU_MODELS if m.model == canonical_model(model)), None)
-    if match is None or known is None or not known.compute_slices:
+    match, slices = _MIG_PROFILE.fullmatch(profile or ""), _compute_slices(model)
+    if match is None or not slices or int(match[2]) > slices:
         return None
-    return int(match[1] or match[2]) / known.compute_slices
+    return int(match[1] or match[2]) / slices

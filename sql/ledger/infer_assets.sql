@@ -4,16 +4,17 @@
 -- Reads: reading, allocation, node
 -- Writes: asset
 -- Units: none
--- Ignores: cards that vanish stay in the inventory until somebody declares that they left.
+-- Ignores: cards that vanish stay in the inventory until somebody declares that they left. UUIDs of slices (`MIG-...`): how many cards they lie on is not known, so they are never cards; inventory_difference names a node that shows nothing else.
 insert into asset by name
 with evidence as (
     select gpu_uuid, node, model, min(ts) as from_at, max(ts) as last_at
     from reading
+    where not starts_with(gpu_uuid, 'MIG-')
     group by all
     union all
     select gpu_uuid, node, null, min(started_at), max(started_at)
     from allocation
-    where gpu_uuid is not null
+    where not starts_with(gpu_uuid, 'MIG-')
     group by all
 ),
 

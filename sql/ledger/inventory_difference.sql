@@ -4,7 +4,7 @@
 -- Reads: asset, scheduler_node, condition, reading, allocation
 -- Writes: inventory_difference
 -- Units: GPUs
--- Ignores: cards whose absence a condition or an asset status explains. A card is "in telemetry" when it was read in the hour before.
+-- Ignores: cards whose absence a condition or an asset status explains. A card is "in telemetry" when it was read in the hour before. MIG slices under UUIDs of their own on a node whose cards are known.
 insert into inventory_difference by name
 with listed as (
     select *
@@ -84,7 +84,21 @@ differences as (
     union all
     select 'not_in_assets', heard.gpu_uuid, heard.node, 1.0, heard.last_at, 'a card that reports but is on no assets list'
     from heard
-    where heard.gpu_uuid not in (select gpu_uuid from listed where status <> 'returned')
+    where heard.gpu_uuid not in (select gpu_uuid from listed where status <> 'returned') and not starts_with(heard.gpu_uuid, 'MIG-')
+    union all
+    select
+        'not_in_assets',
+        heard.node as subject,
+        heard.node,
+        1.0,
+        max(heard.last_at),
+        count(*) || ' MIG slices report under UUIDs of their own, and nothing names their cards, of which there is at least one'
+    from heard
+    where
+        starts_with(heard.gpu_uuid, 'MIG-')
+        and heard.node not in (select listed.node from listed where listed.status <> 'returned')
+        and heard.node not in (select others.node from heard as others where not starts_with(others.gpu_uuid, 'MIG-'))
+    group by heard.node
     union all
     select
         'scheduler_count',

@@ -69,7 +69,8 @@ def test_a_pod_is_where_the_exporter_says_and_not_where_the_exporter_is(
 
 
 def test_a_pod_without_a_place_is_not_on_the_node_of_the_target() -> None:
-    book, how = PodBook(), {"honor": False, "target": {"node": "infra-7"}}
+    book = PodBook()
+    how: dict[str, Any] = {"honor": False, "target": {"node": "infra-7"}}
     (waits,) = book.feed(page("", "Pending", **how), is_whole_page=True)["pod"]
     (runs,) = book.feed(page(at=NOW + timedelta(minutes=1), **how), is_whole_page=True)["pod"]
     assert (waits.node, runs.node) == (None, "gpu-1")
