@@ -20,6 +20,7 @@ from collector.spool import Batch, Spool
 from gpuledger.errors import BadInput, ServiceUnavailable
 
 _NEVER = frozenset({400, 413, 415})
+_TOKEN_REFUSED = frozenset({401, 403})
 _TIMEOUT_SECONDS = 30.0
 _IDLE_SECONDS = 1.0
 _SHOWN_REJECTIONS = 3
@@ -89,7 +90,7 @@ class Shipper:
             while self.ship_one(lambda send, batch, content: send(batch, content)):
                 pass
         except ServiceUnavailable as error:
-            _log.info("batches stay in the spool", count=self._spool.batch_count, reason=str(error))
+            _log.warning("batches stay in the spool", count=self._spool.batch_count, reason=str(error))
 
     def ship_one(self, attempt: Callable[[Callable[[Batch, bytes], int], Batch, bytes], int]) -> bool:
         """Send the oldest batch, tried as `attempt` says. False when there is none. Raises ServiceUnavailable."""
@@ -122,6 +123,8 @@ class Shipper:
             raise ServiceUnavailable(f"not reachable: {unreachable(error)}") from error
         if answer.status_code in _NEVER:
             raise BadInput(batch.record, f"HTTP {answer.status_code}: {answer.text[:200]}")
+        if answer.status_code in _TOKEN_REFUSED:
+            raise ServiceUnavailable(f"HTTP {answer.status_code}: {self._token_trouble()}")
         if answer.status_code not in (200, 422):
             raise ServiceUnavailable(f"HTTP {answer.status_code}")
         body = _json(answer)
@@ -137,6 +140,10 @@ class Shipper:
         rejected = batch.rows - accepted if isinstance(accepted, int) else len(listed)
         _log.warning("rows rejected", record=batch.record, count=rejected, first=listed[:_SHOWN_REJECTIONS])
         return rejected
+
+    def _token_trouble(self) -> str:
+        said = "the service does not take this agent's token" if "Authorization" in self._headers else "no token is set"
+        return f"{said}; it is `token` in the settings, or GPULEDGER_COLLECTOR_TOKEN"
 
     def _note_retry(self, state: tenacity.RetryCallState) -> None:
         self.counts.retries += 1

@@ -48,7 +48,9 @@ def show(view: View) -> None:
     if not filters.tenant:
         _rates(view, rates)
     _definitions(view)
-    queries_note(view, "ledger_by", "ledger_series", "ledger_tenants", "ledger_rates", "inventory_differences")
+    queries_note(
+        view, "ledger_by", "ledger_series", "ledger_tenants", "ledger_rates", "inventory_differences", "quality_summary"
+    )
 
 
 def _previous(view: View) -> dict[str, Any]:
@@ -110,6 +112,15 @@ def _trust(view: View, rates: list[dict[str, Any]]) -> None:
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(":material/rule: " + view.texts("inventory.count", count=numbers.count(len(differences))))
             st.page_link(view.pages["quality"], label=view.texts("hours.differences_link"))
+    if not view.filters.tenant:
+        _unheld(view)
+
+
+def _unheld(view: View) -> None:
+    """Say how much of what is called free worked for somebody whom nothing names."""
+    found = [row["event_count"] for row in view.ask_period("quality_summary") if row["kind"] == "active_unheld"]
+    if found:
+        notices.partial(view.texts, view.texts.markdown("hours.active_unheld", hours=view.hours(sum(found) / 60)))
 
 
 def _waterfall(view: View, balance: Balance, previous: Balance) -> None:

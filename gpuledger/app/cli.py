@@ -12,7 +12,7 @@ from gpuledger import config as settings_file
 from gpuledger.app.client import Client, open_warehouse
 from gpuledger.app.collector_commands import collector_app
 from gpuledger.app.imports import import_app
-from gpuledger.app.printing import Format, configure_logs, emit
+from gpuledger.app.printing import Format, configure_logs, emit, ledger_for_people, print_problems
 from gpuledger.config import Settings
 from gpuledger.errors import BadInput, ConfigError, GpuledgerError, QueryRefused
 from gpuledger.registry import REPORTS
@@ -42,8 +42,6 @@ FINDING_COLUMNS = (
     "gpu_hours_wasted",
     "confidence",
 )
-
-PROBLEM_COLUMNS = ("source", "problem", "advice")
 
 
 def _settings(config: Path | None, warehouse: Path | None, **more: Any) -> Settings:
@@ -141,7 +139,7 @@ def ledger(  # noqa: PLR0913, PLR0917 a command's options are its arguments
             client.post("/v1/ledger/build", from_=from_, to=to)
         answer = client.get("/v1/ledger", by=by, from_=from_, to=to)
         if form is Format.TEXT:
-            answer["rates"] = [{"rate": name, **rate} for name, rate in answer["rates"].items()]
+            answer = ledger_for_people(answer, is_whole=not (from_ or to))
         emit(
             answer, form, columns={"rates": ("rate", "value", "numerator_gpu_hours", "denominator_gpu_hours", "basis")}
         )
@@ -253,7 +251,11 @@ def doctor(
     with open_warehouse(_settings(config, warehouse), must_exist=True) as client:
         answer = client.post("/v1/check")
         problems = client.get("/v1/quality", language=language)["problems"]
-    emit({"checks": answer["checks"], "problems": problems}, form, columns={"problems": PROBLEM_COLUMNS})
+    if form is Format.JSON:
+        emit({"checks": answer["checks"], "problems": problems}, form)
+    else:
+        emit({"checks": answer["checks"]}, form)
+        print_problems(problems)
     if not all(check["ok"] for check in answer["checks"]):
         sys.exit(1)
 

@@ -129,6 +129,12 @@ def _delivered(service: Service) -> str:
     return ", ".join(f"{count} {status}" for status, count in counts.items())
 
 
+def active_unheld_gpu_hours(service: Service, window: Window) -> float:
+    """How many of the window's free GPU-hours worked, as far as is known."""
+    rows = service.query("quality_summary", from_at=window.from_at, to_at=window.to_at).to_pylist()
+    return float(sum(row["event_count"] for row in rows if row["kind"] == "active_unheld")) / 60
+
+
 def problems(service: Service, window: Window, language: str, *, now: datetime | None = None) -> list[dict[str, Any]]:
     """What lowers trust in the records of `window`, by source, each with what to do about it.
 

@@ -48,7 +48,7 @@ class Jobs:
             "heartbeat": (self.beat, settings.heartbeat_every_seconds),
         }
         for name, (job, seconds) in every.items():
-            self._scheduler.add_job(self._guarded(name, job), "interval", seconds=seconds, id=name)
+            self._scheduler.add_job(self._guarded(name, job), "interval", seconds=seconds, id=name, name=name)
 
     def start(self) -> None:
         """Begin; beat at once, so that a watcher sees the start."""

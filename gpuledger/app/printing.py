@@ -27,8 +27,17 @@ class Format(StrEnum):
     JSON = "json"
 
 
+class _InOurForm(logging.Handler):
+    """Passes on what libraries log, so that it has the form of our own lines."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log `record` once more."""
+        structlog.get_logger(record.name).log(record.levelno, record.getMessage(), exc_info=record.exc_info)
+
+
 def configure_logs(*, is_verbose: bool = False) -> None:
-    """Logs go to standard error, one line each."""
+    """Logs go to standard error, one line each; of libraries, warnings and errors."""
+    logging.basicConfig(handlers=[_InOurForm()], level=logging.WARNING)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -85,3 +94,25 @@ def emit(answer: Mapping[str, Any], form: Format, *, columns: Mapping[str, Seque
     for key, rows in lists.items():
         wanted = (columns or {}).get(key)
         console.print(_table(key, [{c: row[c] for c in wanted} for row in rows] if wanted else rows))
+
+
+def ledger_for_people(answer: Mapping[str, Any], *, is_whole: bool) -> dict[str, Any]:
+    """The ledger's answer with rates as a list; where it holds no hour, only that. `is_whole`: no window was asked."""
+    if not answer["rows"]:
+        begins = "no hours yet: the ledger begins about 3 minutes after the first reading"
+        return {"ledger": begins if is_whole else "no hours in this window"}
+    shown = {**answer, "rates": [{"rate": name, **rate} for name, rate in answer["rates"].items()]}
+    unheld = shown.pop("active_unheld_gpu_hours")
+    if unheld:
+        shown["note"] = f"{unheld:,.1f} GPU-hours of free cards were active: see gpuledger doctor"
+    return shown
+
+
+def print_problems(problems: Sequence[Mapping[str, Any]]) -> None:
+    """Print each problem as a headline and its advice; lines are not broken, so that names can be copied."""
+    console = Console(file=sys.stdout)
+    console.print("problems:" if problems else "problems: none")
+    for problem in problems:
+        source = f"{problem['source']}: " if problem["source"] else ""
+        console.print(Text(f"{source}{problem['problem']}", style="bold"), soft_wrap=True)
+        console.print(Text(f"    {problem['advice']}"), soft_wrap=True)

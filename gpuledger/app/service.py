@@ -172,6 +172,7 @@ class Service:
                 "total_gpu_hours": 0.0,
                 "inventory": {},
                 "is_provisional": False,
+                "active_unheld_gpu_hours": 0.0,
                 "rates": {},
             }
         span = {"from_at": window.from_at, "to_at": window.to_at}
@@ -185,6 +186,7 @@ class Service:
             "total_gpu_hours": sum(row["gpu_hours"] for row in rows),
             "inventory": {row["origin"]: row["gpu_count"] for row in self.query("inventory_origin").to_pylist()},
             "is_provisional": any(row["provisional_gpu_hours"] > 0 for row in rows),
+            "active_unheld_gpu_hours": doctor.active_unheld_gpu_hours(self, window),
             "rates": rates,
         }
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from gpuledger import registry
-from tests.app.conftest import Ran
+from gpuledger.model import Window
+from gpuledger.testing import FakeClock
+from tests.app.conftest import NOW, Ran, a_reading, a_table, opened_api
 
 Cli = Callable[..., Ran]
 
@@ -47,6 +50,34 @@ def test_ledger_for_people(simulated: tuple[Path, Ran], cli: Cli) -> None:
     assert ran.code == 0
     assert "allocation_rate" in ran.out
     assert not ran.out.startswith("{")
+
+
+def test_a_ledger_without_hours_says_when_it_begins(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "app.duckdb"
+    with opened_api(tmp_path, FakeClock(NOW)) as api:
+        assert api.put("reading", a_table("reading", a_reading()), "r").status_code == 200
+    ran = cli("ledger", "--warehouse", file)
+    assert ran.out == "ledger: no hours yet: the ledger begins about 3 minutes after the first reading\n"
+    asked = ("--from", "2026-03-01T00:00:00Z", "--to", "2026-03-01T01:00:00Z")
+    assert cli("ledger", "--warehouse", file, *asked).out == "ledger: no hours in this window\n"
+
+
+def test_free_hours_that_worked_are_noted_and_names_are_not_broken(cli: Cli, tmp_path: Path) -> None:
+    uuid = "GPU-11111111-2222-3333-4444-555555555555"
+    with opened_api(tmp_path, FakeClock(NOW)) as api:
+        rows = [
+            a_reading(at=NOW - timedelta(minutes=60 - i), gpu_uuid=uuid, interval_seconds=60.0, invalid_count=i == 0)
+            for i in range(60)
+        ]
+        assert api.put("reading", a_table("reading", *rows), "r").status_code == 200
+        api.service.build_ledger(Window(NOW - timedelta(hours=1), NOW))
+    file = tmp_path / "app.duckdb"
+    shown = cli("ledger", "--warehouse", file).out
+    assert "note: 1.0 GPU-hours of free cards were active: see gpuledger doctor\n" in shown
+    assert cli("ledger", "--warehouse", file, "--format", "json").json["active_unheld_gpu_hours"] == 1
+    doctor = cli("doctor", "--warehouse", file).out
+    assert f"1 values of {uuid} are no measurements" in doctor
+    assert "\nledger: works, held by nobody\n    Cards on n0 worked for 1.0 GPU-h while nobody" in doctor
 
 
 def test_analyze_takes_a_rules_options(simulated: tuple[Path, Ran], cli: Cli) -> None:

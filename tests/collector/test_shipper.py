@@ -104,6 +104,18 @@ def test_for_now_means_keep(shipper, put, service, spool, status):
     assert spool.batch_count == 1
 
 
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_token_that_is_refused_is_named(shipper, put, service, status):
+    put(1)
+    service.answer = lambda *_: (status, "{}")
+    for token, said in ((None, "no token is set"), ("wrong", "the service does not take this agent's token")):
+        with structlog.testing.capture_logs() as logs:
+            shipper(token=token).drain()
+        (line,) = logs
+        assert (line["log_level"], line["event"], line["count"]) == ("warning", "batches stay in the spool", 1)
+        assert line["reason"] == f"HTTP {status}: {said}; it is `token` in the settings, or GPULEDGER_COLLECTOR_TOKEN"
+
+
 def test_ok_from_something_else_is_not_ok(shipper, put, service, spool):
     put(1)
     for text in ("<html>log in</html>", "[]", '{"batch_id": "another"}'):
