@@ -29,6 +29,8 @@ from collector.prometheus.columns import SeriesMemory, changes
 from collector.prometheus.families import Window, is_of_pods, pod_step_ms, queries
 from collector.prometheus.plan import Chunk
 from collector.prometheus.promql import Matcher
+from collector.samples import Samples
+from gpuledger.errors import SourceError
 from gpuledger.model import QualityEvent, QualityFlag, to_table
 
 SOURCE = "prometheus"
@@ -44,7 +46,8 @@ class Request:
     """What is imported: `names` are the server's metrics, of which those that mean something are asked for.
 
     `is_raw`: the step is the source's own interval, so that every step holds one sample. `seen_at` is when the import
-    runs; of two that read the same step the later one counts.
+    runs; of two that read the same step the later one counts. `cluster` names the cluster of all pods and nodes; None:
+    their `cluster` label does, as in remote write, and `own_cluster` where they carry none.
     """
 
     names: Sequence[str]
@@ -55,7 +58,8 @@ class Request:
     concurrency: int = 4
     gpu_util_ratio_unit: str = "percent"
     rules: Rules | None = None
-    cluster: str = "default"
+    cluster: str | None = None
+    own_cluster: str = "default"
     queries: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,7 +76,7 @@ class Backfill:
         self._reader = SeriesReader(gpu_util_ratio_unit=request.gpu_util_ratio_unit)
         self._devices = SeriesMemory(self._reader.read)
         self._series: SeriesMemory[Series] = SeriesMemory(lambda series: series)
-        self._book = PodBook(request.rules, request.cluster)
+        self._books: dict[str, PodBook] = {}
         self.sample_count = 0
 
     def read(self, chunk: Chunk) -> Tables:
@@ -87,11 +91,19 @@ class Backfill:
         warned = _warnings(answers)
         yield from self._device_records(chunk, devices, is_partial=bool(warned))
         if pods:
-            listed = self._series.samples(pods, pod_step_ms(chunk.step_ms))
-            for record, rows in self._book.feed(changes(listed), is_whole_page=False).items():
-                yield from _cut(record, to_table(record, rows))
+            yield from self._pod_records(self._series.samples(pods, pod_step_ms(chunk.step_ms)))
         if warned:
             yield "quality_event", to_table("quality_event", self._partial(chunk, warned))
+
+    def _pod_records(self, samples: Samples[Series]) -> Tables:
+        fed: dict[str, list[tuple[Series, float, datetime]]] = {}
+        for one in changes(samples):
+            cluster = self._request.cluster or one[0].labels.get("cluster") or self._request.own_cluster
+            fed.setdefault(cluster, []).append(one)
+        for cluster, ones in fed.items():
+            book = self._books.setdefault(cluster, PodBook(self._request.rules, cluster))
+            for record, rows in book.feed(ones, is_whole_page=False).items():
+                yield from _cut(record, to_table(record, rows))
 
     def gap(self, chunk: Chunk, reason: str) -> pa.Table:
         """The event that says that `chunk` could not be read."""
@@ -123,12 +135,15 @@ class Backfill:
             last = chunk.first_ms + (chunk.last_ms - chunk.first_ms) // step * step
             return metric, self._client.query_range(query, chunk.first_ms + step, last + step, step)
 
-        with ThreadPoolExecutor(self._request.concurrency) as pool:
-            coming = [pool.submit(ask, asked) for asked in self._request.queries.items()]
-            try:
-                return dict(one.result() for one in coming)
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)  # after one failure the others need not be asked
+        pool = ThreadPoolExecutor(self._request.concurrency)
+        coming = [pool.submit(ask, asked) for asked in self._request.queries.items()]
+        try:
+            return dict(one.result() for one in coming)
+        except SourceError:
+            pool.shutdown(cancel_futures=True)  # after one failure the others need not be asked
+            raise
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # whoever interrupts does not wait for answers
 
     def _partial(self, chunk: Chunk, warned: Mapping[str, int]) -> list[QualityEvent]:
         return [self._event(chunk, "partial_answer", text, count) for text, count in warned.items()]

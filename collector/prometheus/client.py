@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,8 @@ from gpuledger.errors import ConfigError, SourceError, SourceTimeout
 
 MAX_ANSWER_BYTES = 512 * 2**20
 LONGEST_PAUSE_SECONDS = 60.0
+_EXTERNAL_LABELS = re.compile(r"^global:\n(?:  .*\n)*?  external_labels:\n((?:    .*\n?)+)", re.MULTILINE)
+"""As Prometheus writes its configuration: two blanks a level."""
 _AGAIN = frozenset({429, 500, 502, 503, 504})
 
 
@@ -54,7 +57,8 @@ def public_url(url: str) -> str:
     """`url` without user, password and query: what may be shown, stored and compared."""
     parts = urlsplit(url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
-    netloc = f"{host}:{parts.port}" if parts.port else host
+    is_usual = parts.port in {None, {"http": 80, "https": 443}.get(parts.scheme)}
+    netloc = host if is_usual else f"{host}:{parts.port}"
     return urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), "", ""))
 
 
@@ -123,6 +127,17 @@ class QueryClient:
         if not isinstance(found, list):
             raise SourceError("the list of names is no list")
         return [str(name) for name in found]
+
+    def external_labels(self) -> Mapping[str, str]:
+        """The labels that the server adds to what it sends to others, and not to its answers; empty where unknown."""
+        try:
+            said = parse_document(self._once(f"{self._base}/api/v1/status/config", self._params)).get("data")
+        except SourceError:
+            return {}  # only Prometheus itself shows its configuration
+        text = str(said.get("yaml", "")) if isinstance(said, Mapping) else ""
+        block = _EXTERNAL_LABELS.search(text)
+        pairs = (line.strip().partition(": ") for line in (block[1] if block else "").splitlines())
+        return {name.strip("'\""): value.strip().strip("'\"") for name, _, value in pairs if value}
 
     def _get(self, path: str, params: Mapping[str, str]) -> bytes:
         retrying = Retrying(

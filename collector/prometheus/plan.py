@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from statistics import median
 
 from gpuledger.errors import BadInput
 
@@ -22,6 +25,7 @@ BYTES_PER_SAMPLE = 26
 """A sample in an answer, before compression."""
 _POINTS = (11_000, 10_080, 5_760, 2_880, 1_440, 720, 360, 240, 120, 60, 30, 20, 10, 5, 2, 1)
 _NICE_SECONDS = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600)
+_NEAR = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +74,8 @@ def chunk_points(series: float) -> int:
 def chunks(since: datetime, until: datetime, step_ms: int, points: int) -> Iterator[Chunk]:
     """The steps that begin in [`since`, `until`], both included, each in exactly one chunk, in order of time.
 
-    Steps begin at multiples of the step, and chunks at multiples of their length, whatever `since` is: a second run,
-    whose `since` has moved with the clock, asks for the same chunks and can tell which it has.
+    Steps begin at multiples of the step, and chunks at multiples of their length, whatever `since` is: only the first
+    and the last chunk of a span depend on its ends.
     """
     first = milliseconds(since) // step_ms * step_ms
     last = milliseconds(until) // step_ms * step_ms
@@ -82,19 +86,48 @@ def chunks(since: datetime, until: datetime, step_ms: int, points: int) -> Itera
         first = end + step_ms
 
 
+def split(chunk: Chunk, had: Iterable[Chunk]) -> tuple[list[Chunk], list[Chunk]]:
+    """(what of `chunk` is in `had`, what is not), in order of time. All have the same step; `had` may overlap."""
+    step, next_ms = chunk.step_ms, chunk.first_ms
+    present: list[Chunk] = []
+    missing: list[Chunk] = []
+    for one in sorted(had, key=lambda other: other.first_ms):
+        first, last = max(one.first_ms, next_ms), min(one.last_ms, chunk.last_ms)
+        if first > last:
+            continue
+        if first > next_ms:
+            missing.append(Chunk(next_ms, first - step, step))
+        if present and present[-1].last_ms + step == first:
+            first = present.pop().first_ms
+        present.append(Chunk(first, last, step))
+        next_ms = last + step
+    if next_ms <= chunk.last_ms:
+        missing.append(Chunk(next_ms, chunk.last_ms, step))
+    return present, missing
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a source takes to answer: for each request, however small, and for each sample in it."""
+
+    seconds_per_request: float
+    seconds_per_sample: float
+
+
 @dataclass(frozen=True, slots=True)
 class Survey:
     """What a source holds: live series by metric (the mean over the span) and at most, and its own interval.
 
-    `is_closed`: its windows hold their first instant. `seconds_per_sample` is what one small request took; None where
-    it brought nothing.
+    `is_closed`: its windows hold their first instant. `fullest_ms`: the newest instant at which it had most series.
+    `cost` is what a trial has measured; None where there was none.
     """
 
     series: Mapping[str, float]
     peak_series: float
     interval_ms: int | None
     is_closed: bool
-    seconds_per_sample: float | None = None
+    fullest_ms: int | None = None
+    cost: Cost | None = None
 
     @property
     def total_series(self) -> float:
@@ -138,22 +171,28 @@ def choose_step(survey: Survey, span: timedelta, wanted: str) -> int:
     return next((step for step in steps if total / step * survey.total_series <= AUTO_SAMPLES), steps[-1])
 
 
+_COUNT = re.compile(r"[0-9]{1,10}")
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 
 def span_ms(name: str, text: str) -> int:
     """A span like 15s, 5m, 12h, 30d as milliseconds. Raises BadInput naming `name`."""
     number, unit = text[: len(text.rstrip("mshdw"))], text[len(text.rstrip("mshdw")) :]
-    if unit not in _UNITS_MS or not number.isdigit() or not 0 < int(number) <= 10**9:
+    if unit not in _UNITS_MS or not _COUNT.fullmatch(number) or int(number) == 0:
         raise BadInput(name, f"{text[:40]!r} is not a span like 15s, 5m, 12h or 30d")
     return int(number) * _UNITS_MS[unit]
 
 
-def likely_interval_ms(samples: float, span_seconds: float) -> int | None:
-    """The interval of a series that has `samples` samples in `span_seconds`: the nearest that people set."""
-    if samples < 2:
+def likely_interval_ms(times_ms: Sequence[int]) -> int | None:
+    """The interval of a series with samples at `times_ms`: their usual distance, as one that people set if near one.
+
+    Counting them would not do: a series may be younger than the time in which they are counted.
+    """
+    if len(times_ms) < 2:
         return None
-    return 1000 * min(_NICE_SECONDS, key=lambda seconds: abs(seconds - span_seconds / samples))
+    usual = median(later - earlier for earlier, later in pairwise(times_ms)) / 1000
+    nearest = min(_NICE_SECONDS, key=lambda seconds: abs(seconds - usual))
+    return 1000 * (nearest if abs(nearest - usual) <= _NEAR * nearest else max(1, round(usual)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,9 +212,9 @@ def estimate(
     thinning = max(1.0, step_ms / (survey.interval_ms or step_ms))
     read = {metric: series * reads_by_metric.get(metric, 1) * thinning for metric, series in survey.series.items()}
     requests = len(cut) * len(reads_by_metric)
-    asking = max(
-        requests / pace.requests_per_second, samples * (survey.seconds_per_sample or 0.0) / max(pace.concurrency, 1)
-    )
+    cost = survey.cost or Cost(0.0, 0.0)
+    answering = requests * cost.seconds_per_request + samples * cost.seconds_per_sample
+    asking = max(requests / pace.requests_per_second, answering / max(1, min(pace.concurrency, len(reads_by_metric))))
     return Estimate(
         metrics=len(survey.series),
         series=round(survey.total_series),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from gpuledger.errors import BadInput
 
 _MATCHER = re.compile(r"([a-zA-Z_][a-zA-Z0-9_]*)(=~|!~|!=|=)(.*)", re.DOTALL)
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -43,6 +44,11 @@ class Matcher:
 
     def __str__(self) -> str:
         return f"{self.label}{self.operator}{quote(self.value)}"
+
+
+def is_label(name: str) -> bool:
+    """Whether `name` can be written in a selector as it is."""
+    return _LABEL.fullmatch(name) is not None
 
 
 def selector(name: str, matchers: Sequence[Matcher] = ()) -> str:

@@ -132,7 +132,10 @@ def prometheus(  # noqa: PLR0913, PLR0917 a command's options are its arguments
     concurrency: Annotated[int, typer.Option(min=1, max=64, help="queries at the same time")] = 4,
     requests_per_second: Annotated[float, typer.Option(min=0.01, help="queries a second, at most")] = 20.0,
     timeout_seconds: Annotated[float, typer.Option(min=1, help="how long one query may take")] = 120.0,
-    cluster: Annotated[str, typer.Option(help="name of the cluster, where pods of several meet")] = "default",
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="cluster of all pods; default: their cluster label, else the server's external label"),
+    ] = None,
     rules: Annotated[Path | None, typer.Option(exists=True, help="attribution rules (TOML)")] = None,
     gpu_util_ratio_unit: Annotated[str, typer.Option(help="what DCGM_FI_DEV_GPU_UTIL_RATIO holds")] = "percent",
     estimate_only: Annotated[bool, typer.Option("--estimate-only", help="say what it would cost")] = False,
@@ -162,6 +165,7 @@ def prometheus(  # noqa: PLR0913, PLR0917 a command's options are its arguments
         if estimate_only:
             emit(backfill.described(what.cost), form)
             return
+        sys.stderr.write(backfill.announced(what.cost))
         if not backfill.agreed(what.cost, is_yes=yes):
             sys.exit(1)
         with open_warehouse(settings_file.load(config, warehouse=warehouse)) as client:

@@ -160,7 +160,7 @@ def test_a_chunk_that_fails_for_good_is_a_gap_and_the_next_run_fills_it_alone(ap
 
 def test_a_server_that_went_away_is_not_asked_for_every_chunk(api: Api) -> None:
     with serving(Stub(ONE_CARD, refuse=lambda _: (422, error("execution", "away")))) as stub:
-        stub_trial, stub.refuse = stub.refuse, lambda times: stub_trial(times) if len(stub.ranges()) > 1 else None
+        away, stub.refuse = stub.refuse, lambda times: away(times) if len(stub.ranges()) > 1 else None
         answer = run(api, stub, WEEK)
         assert len(stub.ranges()) == 1 + backfill.HOPELESS_CHUNKS
         stub.refuse = lambda _: None
@@ -240,6 +240,11 @@ def test_spans(since: str, until: str | None, begin: datetime, end: datetime) ->
         ("1h", "2h", "until"),
         ("0d", None, "since"),
         ("9999d", None, "since"),
+        ("99999999d", None, "since"),
+        ("1000000000d", None, "since"),
+        ("1000000000w", None, "since"),
+        ("1d", "9999999999w", "until"),
+        ("9" * 5000 + "s", None, "since"),
         ("1d", "x", "until"),
     ],
 )

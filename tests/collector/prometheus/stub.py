@@ -13,8 +13,8 @@ from typing import TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 MAX_POINTS = 11_000
-SURVEYS = ("count", "max(count_over_time")
-"""How the queries begin by which a server is looked at."""
+SURVEYS = "count"
+"""How the range queries begin by which a server is looked at."""
 AnyStub = TypeVar("AnyStub", bound="Stub")
 Range = tuple[float, float, float]
 Reply = tuple[int, bytes]
@@ -44,14 +44,18 @@ class Stub:
     refuse: Callable[[Range], Reply | None] = lambda _: None
     extra: dict[str, object] = field(default_factory=dict)
     asked: list[tuple[str, dict[str, str], dict[str, str]]] = field(default_factory=list)
-    interval_seconds: int = 15
+    interval_seconds: float = 15
+    config: str = ""
+    begins_at: float = 0.0
     url: str = ""
 
     def answer(self, path: str, params: dict[str, str]) -> Reply:
         if path.endswith("/label/__name__/values"):
             return 200, json.dumps({"status": "success", "data": list(self.series)}).encode()
         if path.endswith("/query"):
-            return 200, b'{"status":"success","data":{"resultType":"vector","result":[]}}'
+            return 200, self._instant(params["query"], float(params["time"]))
+        if path.endswith("/status/config"):
+            return 200, json.dumps({"status": "success", "data": {"yaml": self.config}}).encode()
         start, end, step = (float(params[name]) for name in ("start", "end", "step"))
         if (end - start) / step > MAX_POINTS:
             text = "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution"
@@ -66,26 +70,32 @@ class Stub:
                 ({"__name__": name}, [(at, str(len(kept))) for at in instants]) for name, kept in self.series.items()
             ]
             return matrix(counted)
-        if query.startswith("max(count_over_time"):
-            return matrix([({}, [(at, str(600 // self.interval_seconds)) for at in instants])])  # in ten minutes
         found = re.search(r"_over_time\(([A-Za-z_:0-9]+)", query)
         held = self.series.get(found[1], []) if found else []
         return matrix(
             [(labels, [(at, f"{self.value(at - step):g}") for at in instants]) for labels in held], **self.extra
         )
 
+    def _instant(self, query: str, at: float) -> bytes:
+        """Which series has most samples, and the samples of one."""
+        held = next(([(name, labels) for labels in kept] for name, kept in self.series.items() if name in query), [])
+        name, labels = held[0] if held else ("", {})
+        if query.startswith("topk(1, count_over_time(") and held:
+            vector = {"resultType": "vector", "result": [{"metric": labels, "value": [at, "1"]}]}
+            return json.dumps({"status": "success", "data": vector}).encode()
+        if found := re.fullmatch(re.escape(name) + r".*\[(\d+)s\]", query) if name else None:
+            every, begin = self.interval_seconds, max(at - int(found[1]), self.begins_at)
+            count = int((at - begin) // every)
+            return matrix([(labels, [(at - every * back, "1") for back in reversed(range(count))])])
+        return b'{"status":"success","data":{"resultType":"vector","result":[]}}'
+
     def ranges(self) -> list[Range]:
         """The windows of the range queries that brought readings."""
         return [
             (float(given["start"]), float(given["end"]), float(given["step"]))
             for path, given, _ in self.asked
-            if path.endswith("/query_range") and "last_over_time" in given["query"] and not _is_trial(given)
+            if path.endswith("/query_range") and "last_over_time" in given["query"]
         ]
-
-
-def _is_trial(given: Mapping[str, str]) -> bool:
-    """Whether this is the one small request by which a survey measures a server."""
-    return float(given["end"]) - float(given["start"]) == 29 * float(given["step"])
 
 
 Stored = tuple[str, Mapping[str, str], list[tuple[float, str]]]

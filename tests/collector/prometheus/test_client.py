@@ -178,6 +178,8 @@ def test_errors_never_show_credentials(times: int) -> None:
 def test_addresses() -> None:
     assert public_url("https://me:pw@host:9090/a/?k=v") == "https://host:9090/a"
     assert public_url("http://[::1]:9090") == "http://[::1]:9090"
+    one = {public_url(url) for url in ("http://Host", "http://host/", "http://host:80", "HTTP://me:pw@host:80//")}
+    assert one == {"http://host"}
     for url in ("", "host:9090", "ftp://host", "http://"):
         with pytest.raises(ConfigError, match="url"):
             QueryClient(url, clock=FakeClock())

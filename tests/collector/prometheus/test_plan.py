@@ -13,6 +13,7 @@ from collector.prometheus.plan import (
     CHUNK_SAMPLES,
     MAX_POINTS,
     Chunk,
+    Cost,
     Pace,
     Survey,
     choose_step,
@@ -23,6 +24,7 @@ from collector.prometheus.plan import (
     likely_interval_ms,
     milliseconds,
     span_ms,
+    split,
 )
 from gpuledger.errors import BadInput
 from gpuledger.model import Reading
@@ -93,7 +95,9 @@ def test_the_step(series: float, interval_ms: int | None, wanted: str, step_ms: 
     assert choose_step(a_survey(series, interval_ms), timedelta(days=30), wanted) == step_ms
 
 
-@pytest.mark.parametrize("text", ["", "5", "0s", "-5m", "5 m", "1.5h", "m", "2h", "1ms", "99999999999s"])
+@pytest.mark.parametrize(
+    "text", ["", "5", "0s", "²s", "9" * 5000 + "s", "-5m", "5 m", "1.5h", "m", "2h", "1ms", "99999999999s"]
+)
 def test_texts_that_are_no_step(text: str) -> None:
     with pytest.raises(BadInput, match="step"):
         choose_step(a_survey(1), timedelta(days=1), text)
@@ -103,10 +107,47 @@ def test_spans_and_intervals() -> None:
     assert [span_ms("since", text) for text in ("1500ms", "90s", "5m", "12h", "30d", "2w")] == [
         1_500, 90_000, 300_000, 43_200_000, 2_592_000_000, 1_209_600_000,
     ]  # fmt: skip
-    # Ten minutes: 40 or 41 samples are one every 15 s, 20 one every 30 s; a single one says nothing.
-    assert [likely_interval_ms(count, 600) for count in (41, 40, 20, 10, 2, 1, 0)] == [
-        15_000, 15_000, 30_000, 60_000, 300_000, None, None,
-    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("seconds", "interval_ms"),
+    [
+        ([0, 15, 30, 45], 15_000),
+        ([0, 14.2, 30.1, 45, 59.9], 15_000),
+        ([0, 15, 30, 300, 315], 15_000),  # a gap is no interval
+        ([7, 37], 30_000),
+        ([0, 45, 90, 135], 45_000),  # near none that people set
+        ([0, 0.2, 0.4], 1_000),
+        ([0, 900, 1800], 900_000),
+        ([5], None),
+        ([], None),
+    ],
+)
+def test_the_interval_is_the_usual_distance(seconds: list[float], interval_ms: int | None) -> None:
+    assert likely_interval_ms([int(1000 * second) for second in seconds]) == interval_ms
+
+
+@given(
+    st.integers(0, 10**6),
+    st.integers(0, 10**6),
+    steps,
+    sizes,
+    st.lists(st.tuples(st.integers(-50, 300), st.integers(1, 99)), max_size=8),
+)
+def test_what_was_had_is_left_out_however_it_was_cut(
+    since: int, length: int, step_ms: int, points: int, had: list[tuple[int, int]]
+) -> None:
+    """Every step is either present or missing, and present exactly where an earlier run had it."""
+    begin = NOON + timedelta(seconds=since)
+    cut = list(chunks(begin, begin + timedelta(milliseconds=step_ms * min(length % 400, points * 50)), step_ms, points))
+    base = milliseconds(begin) // step_ms * step_ms
+    known = [Chunk(base + step_ms * at, base + step_ms * (at + size - 1), step_ms) for at, size in had]
+    of_known = {at for one in known for at in instants(one)}
+    for chunk in cut:
+        present, missing = split(chunk, known)
+        assert sorted(at for one in (*present, *missing) for at in instants(one)) == instants(chunk)
+        assert {at for one in present for at in instants(one)} == of_known & set(instants(chunk))
+        assert all(one.points > 0 for one in (*present, *missing))
 
 
 def test_the_estimate_by_hand() -> None:
@@ -115,7 +156,7 @@ def test_the_estimate_by_hand() -> None:
         160,
         15_000,
         is_closed=True,
-        seconds_per_sample=1e-5,
+        cost=Cost(2.0, 1e-3),
     )
     cut = list(chunks(NOON, NOON + timedelta(minutes=119), 60_000, 60))
     asked = queries(list(found.series), (), Window(60_000, is_closed=True), is_raw=False)
@@ -127,7 +168,11 @@ def test_the_estimate_by_hand() -> None:
     # Of every minute four samples are read: four times for the mean and its guard, once for memory.
     assert cost.source_samples == 120 * (100 * 4 * 4 + 50 * 4)
     assert cost.largest_query_samples == 60 * 100 * 4 * 4
-    assert cost.seconds == 3  # six requests at two a second, and 18,000 samples
+    assert cost.seconds == 30  # six requests of 2 s, 18,000 samples of 1 ms, one after the other
+    cost = estimate(found, cut, reads, Pace(concurrency=64, requests_per_second=2), step_ms=60_000)
+    assert cost.seconds == 10  # three queries of a chunk at the same time
+    cost = estimate(found, cut, reads, Pace(concurrency=64, requests_per_second=0.1), step_ms=60_000)
+    assert cost.seconds == 60  # six requests, one every ten seconds
 
 
 def test_what_stands_for_a_step() -> None:
