@@ -13,9 +13,12 @@ import pyarrow as pa
 from collector.dcgm.assemble import Assembled, Options, assemble
 from collector.dcgm.labels import DeviceSeries, SeriesReader
 from collector.exposition import Series
+from collector.remote_write.series import SOURCE
 from collector.samples import Samples
+from gpuledger.model import to_table
 
 _MAX_SERIES = 2_000_000
+_TOLD = ("renamed_metric", "exporter_labels")
 
 
 class RowMaker:
@@ -37,6 +40,11 @@ class RowMaker:
         for one in series.to_pylist():
             written = Series(one["name"], json.loads(one["labels"]))
             self._meanings[one["series_id"]] = self._reader.read(written)
+
+    def noticed(self, now: datetime) -> pa.Table:
+        """What names and labels of series gave cause to tell since the last call: each name is told once."""
+        events = self._reader.take_events(now, SOURCE, SOURCE)
+        return to_table("quality_event", [event for event in events if event.kind in _TOLD])
 
     def rows(self, samples: pa.Table, now: datetime) -> list[Assembled]:
         """The records of `samples` (series_id, ts, value, source), one part for each source."""

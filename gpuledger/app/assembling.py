@@ -38,10 +38,11 @@ class Assembling:
         unknown = self._maker.unknown(waiting.samples)
         if len(unknown):
             self._maker.learn(self._store.series(unknown))
-        parts = self._maker.rows(waiting.samples, self._clock.now())
+        now = self._clock.now()
+        parts = self._maker.rows(waiting.samples, now)
         readings = _together("reading", [part.readings for part in parts])
         holdings = _together("holding", [part.holdings for part in parts])
-        events = _together("quality_event", [part.events for part in parts])
+        events = _together("quality_event", [*(part.events for part in parts), self._maker.noticed(now)])
         earliest_at = self._store.fill(waiting, readings, holdings, events)
         if earliest_at is not None:
             self._dirt.add(earliest_at, self._clock.now())

@@ -55,6 +55,17 @@ WRITTEN = [
 ]
 
 
+def test_deprecated_names_are_told_once_as_of_a_page(api: Api) -> None:
+    for at in (MS, MS + 1000):
+        assert post(api.http, request_1([(card(0, "DCGM_FI_DEV_POWER_USAGE"), [(at, 350.5)])])).status_code == 204
+        api.service.assemble()
+    (told,) = rows(api, "quality_event")
+    assert (told["kind"], told["source"], told["subject"], told["count"]) == (
+        "renamed_metric", "remote_write", "remote_write", 1
+    )  # fmt: skip
+    assert told["detail"] == "DCGM_FI_DEV_POWER_USAGE -> DCGM_FI_DEV_BOARD_POWER_WATTS"
+
+
 def test_a_page_and_its_samples_give_the_same_rows(api: Api) -> None:
     seen = parse(PAGE.encode(), NOW, Target())
     assert post(api.http, request_1(WRITTEN)).status_code == 204
