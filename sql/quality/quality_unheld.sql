@@ -59,6 +59,7 @@ worked as (
     inner join working
         on
             unheld.gpu_uuid = working.gpu_uuid
+            and epoch_us(unheld.hour_at) // 3600000000 = working.minute // 60
             and unheld.from_at < to_timestamp(working.minute * 60) + interval 1 minute
             and unheld.until_at > to_timestamp(working.minute * 60)
     group by unheld.hour_at, unheld.node, unheld.gpu_uuid
