@@ -105,6 +105,18 @@ def test_back_fill_is_not_expected_to_go_on(api: Api, clock: FakeClock) -> None:
     assert api.http.get("/v1/quality").json()["problems"] == []
 
 
+def test_a_span_that_an_import_could_not_read_is_to_be_asked_for_again(api: Api) -> None:
+    gap = {
+        "ts": START, "source": "prometheus", "subject_kind": "target", "subject": "prom:9090", "kind": "gap",
+        "detail": "10:00 to 11:00: HTTP 503", "count": 60,
+    }  # fmt: skip
+    assert api.put("quality_event", a_table("quality_event", gap), "gap").status_code == 200
+    assert advice(built(api, *minutes(120, **WHOLE)))["gap", "10:00 to 11:00: HTTP 503"] == (
+        "60 steps of prom:9090 could not be read when the import ran (10:00 to 11:00: HTTP 503). "
+        "Run the import again: it asks only for what is missing, and names the gaps that are left."
+    )
+
+
 def test_numbers_in_advice_have_their_units(api: Api) -> None:
     skew = {
         "ts": START, "source": "collector", "subject_kind": "target", "subject": "gpu-7:9400", "kind": "clock_skew",
