@@ -23,6 +23,7 @@ STEPS = (
     "ledger_card",
     "ledger_device",
     "ledger_pod",
+    "ledger_spoken",
     "ledger_sighting",
     "ledger_stay",
     "ledger_unseen",

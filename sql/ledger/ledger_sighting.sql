@@ -1,22 +1,94 @@
 -- name: ledger_sighting(from_at, to_at)!
--- Runs of sightings of one pod on one card or slice, on nodes for which there are no allocations.
+-- Runs of sightings of one pod on one card or slice, while no scheduler speaks for the card.
 -- Grain: one row per gpu_uuid, slice_id, namespace, pod and run; `sighting` numbers them.
--- Reads: holding, allocation, ledger_device
+-- Reads: holding, ledger_spoken, ledger_pod
 -- Writes: ledger_sighting
--- Units: share of a physical GPU; `weight` is what all pods seen on the slice add up to
--- Ignores: up to two missed sightings. A run ends one interval after its last sighting. Where a source does not say how often it looks, its readings of the card say it, else the median distance of its sightings, else 60 s.
+-- Units: share of a physical GPU; `weight` is what all pods seen on the slice in the hour add up to
+-- Ignores: up to two missed sightings. A run ends one interval after its last sighting. Where a source does not say how often it looks, nine in ten distances of a pod's sightings within the hour say it; where there are fewer than four, those of the slice in the window; else 60 s. Of a pod that runs in the window and is not seen all along, the sightings nearest to the window count too, however far.
 create or replace temp table ledger_sighting as
 with looked as (
     select gpu_uuid, slice_id, namespace, pod, node, source, ts, share, interval_seconds
     from holding
+    anti join ledger_spoken as spoken
+        on holding.gpu_uuid = spoken.gpu_uuid and holding.ts >= spoken.from_at and holding.ts < spoken.until_at
     where
-        node not in (select node from allocation where gpu_uuid is not null)
-        and ts between :from_at::timestamptz - interval 1 day and :to_at::timestamptz
+        ts between :from_at::timestamptz - interval 1 day and :to_at::timestamptz
         and share > 0
 ),
 
+near as (
+    select
+        gpu_uuid,
+        slice_id,
+        namespace,
+        pod,
+        any_value(node) as node,
+        bool_or(interval_seconds is null) as is_silent,
+        min(interval_seconds) as shortest_seconds,
+        max(interval_seconds) as longest_seconds,
+        min(share) as share,
+        min(ts) as first_at,
+        max(ts) as last_at
+    from looked
+    group by gpu_uuid, slice_id, namespace, pod
+),
+
+-- Pods that run in the window and are not seen from its begin, or not to its end.
+missed as (
+    select known.namespace, known.pod, known.begun_at, known.known_until_at
+    from ledger_pod as known
+    left join (select namespace, pod, min(first_at) as first_at, max(last_at) as last_at from near group by all) as seen
+        on known.namespace = seen.namespace and known.pod = seen.pod
+    where
+        known.known_until_at > :from_at::timestamptz
+        and (
+            seen.pod is null
+            or seen.first_at > greatest(known.begun_at, :from_at::timestamptz) + interval 10 minute
+            or seen.last_at < least(known.known_until_at, :to_at::timestamptz) - interval 10 minute
+        )
+),
+
+spanned as (select min(begun_at) as first_at, max(known_until_at) as last_at from missed),
+
+beyond as (
+    select holding.gpu_uuid, holding.slice_id
+    from holding
+    inner join missed
+        on
+            holding.namespace = missed.namespace
+            and holding.pod = missed.pod
+            and holding.ts >= missed.begun_at
+            and holding.ts <= missed.known_until_at
+    where
+        (holding.ts < :from_at::timestamptz - interval 1 day or holding.ts > :to_at::timestamptz)
+        and holding.ts >= (select first_at from spanned)
+        and holding.ts <= (select last_at from spanned)
+    group by all
+),
+
+-- First and last of each pod on their slices, on either side of the window.
+far as (
+    select
+        gpu_uuid,
+        slice_id,
+        namespace,
+        pod,
+        any_value(node) as node,
+        max(interval_seconds) as interval_seconds,
+        min(share) as share,
+        unnest(list_distinct([min(ts), max(ts)])) as ts
+    from holding
+    semi join beyond using (gpu_uuid, slice_id)
+    where
+        (ts < :from_at::timestamptz - interval 1 day or ts > :to_at::timestamptz)
+        and ts >= (select first_at from spanned)
+        and ts <= (select last_at from spanned)
+        and share > 0
+    group by gpu_uuid, slice_id, namespace, pod, ts > :to_at::timestamptz
+),
+
 -- Pods on slices as numbers: sorting by them is cheap.
-named as (
+holders as (
     select
         *,
         row_number() over (order by gpu_uuid, slice_id, namespace, pod)::integer as holder,
@@ -28,63 +100,90 @@ named as (
             namespace,
             pod,
             any_value(node) as node,
-            max(interval_seconds) as interval_seconds,
-            bool_or(interval_seconds is null) as is_silent,
+            bool_or(is_silent) or min(shortest_seconds) < max(longest_seconds) as is_paced,
+            max(longest_seconds) as longest_seconds,
             min(share) as share
-        from looked
+        from (
+            select gpu_uuid, slice_id, namespace, pod, node, is_silent, shortest_seconds, longest_seconds, share from near
+            union all by name
+            select gpu_uuid, slice_id, namespace, pod, node, false as is_silent, interval_seconds as shortest_seconds, interval_seconds as longest_seconds, share from far
+        )
         group by gpu_uuid, slice_id, namespace, pod
     )
 ),
 
-silent as (select * from looked where interval_seconds is null),
-
-spacings as (
-    select gpu_uuid, slice_id, source, greatest(quantile_disc(seconds, 0.5), 1) as interval_seconds
-    from (
-        select gpu_uuid, slice_id, source, epoch(ts - lag(ts) over (partition by gpu_uuid, slice_id, source order by ts)) as seconds
-        from (select distinct gpu_uuid, slice_id, source, ts from silent)
-    )
-    group by all
-),
-
-spaced as (
-    select silent.gpu_uuid, silent.slice_id, silent.namespace, silent.pod, max(coalesce(feed.interval_seconds, spacings.interval_seconds, 60)) as interval_seconds
-    from (select distinct gpu_uuid, slice_id, namespace, pod, source from silent) as silent
-    left join ledger_device as feed using (gpu_uuid, slice_id, source)
-    left join spacings using (gpu_uuid, slice_id, source)
-    group by all
-),
-
 seen as (
-    select named.holder, named.slice, looked.ts, looked.share
+    select holders.holder, looked.ts, looked.share
     from looked
-    inner join named using (gpu_uuid, slice_id, namespace, pod)
+    inner join holders using (gpu_uuid, slice_id, namespace, pod)
+    union all
+    select holders.holder, far.ts, far.share
+    from far
+    inner join holders using (gpu_uuid, slice_id, namespace, pod)
 ),
 
--- A card whose every sighting is of the whole of it is nobody else's at that instant.
-crowds as (
-    select slice, ts, count(*) as pods, sum(share) as weight
-    from seen
-    semi join (select slice from named group by slice having min(share) < 1) using (slice)
-    group by slice, ts
-),
-
--- Time-slicing divides a slice equally: whoever is seen on it, the shares add up to the same. Other shares are left as they are.
-slices as (
-    select slice, max(weight) as weight, max(weight) - min(weight) < 1e-6 as is_divided
-    from crowds
-    group by slice
-),
-
-holders as (
+distances as (
     select
-        named.* exclude (interval_seconds, share),
-        greatest(named.interval_seconds, spaced.interval_seconds) as interval_seconds,
-        coalesce(slices.weight, 1) as weight,
-        coalesce(slices.is_divided, true) as is_divided
-    from named
-    left join spaced using (gpu_uuid, slice_id, namespace, pod)
-    left join slices using (slice)
+        holders.holder,
+        holders.slice,
+        looked.source,
+        epoch_us(looked.ts) // 3600000000 as hour,
+        epoch(looked.ts - lag(looked.ts) over (partition by holders.holder, looked.source order by looked.ts)) as seconds
+    from looked
+    inner join holders using (gpu_uuid, slice_id, namespace, pod)
+    where looked.interval_seconds is null
+),
+
+usual as (
+    select slice, source, greatest(quantile_disc(seconds, 0.9), 1) as seconds
+    from distances
+    group by slice, source
+),
+
+hourly as (
+    select slice, source, hour, greatest(quantile_disc(seconds, 0.9), 1) as seconds
+    from distances
+    group by slice, source, hour
+    having count(seconds) >= 4
+),
+
+paces as (
+    select holder, hour, max(seconds) as interval_seconds
+    from (
+        select asked.holder, asked.hour, coalesce(hourly.seconds, usual.seconds, 60) as seconds
+        from (select distinct holder, slice, source, hour from distances) as asked
+        left join hourly using (slice, source, hour)
+        left join usual using (slice, source)
+        union all
+        select holders.holder, epoch_us(looked.ts) // 3600000000, max(looked.interval_seconds)
+        from looked
+        inner join holders using (gpu_uuid, slice_id, namespace, pod)
+        where holders.is_paced and looked.interval_seconds is not null
+        group by all
+    )
+    group by holder, hour
+),
+
+-- Where a source looks more often from now on, or less, the hours beside it are those of either.
+patience as (
+    select
+        *,
+        max(interval_seconds) over (partition by holder order by hour range between 1 preceding and 1 following) as longest_seconds
+    from paces
+),
+
+-- A card whose every sighting is of the whole of it is nobody else's at that instant. Time-slicing divides a slice
+-- equally: whoever is seen on it, the shares add up to the same. Other shares are left as they are.
+weights as (
+    select slice, hour, max(weight) as weight, max(weight) - min(weight) < 1e-6 as is_divided
+    from (
+        select holders.slice, epoch_us(seen.ts) // 3600000000 as hour, sum(seen.share) as weight
+        from seen
+        inner join (select holder, slice, min(share) over (partition by slice) as least_share from holders) as holders using (holder)
+        where holders.least_share < 1
+        group by holders.slice, seen.ts
+    )
+    group by slice, hour
 ),
 
 stepped as (
@@ -98,32 +197,60 @@ stepped as (
     window of_holder as (partition by holder order by ts)
 ),
 
-starts as (
-    select stepped.*
+-- Few sightings can begin a run: only those are looked at closely.
+suspects as (
+    select
+        stepped.*,
+        holders.slice,
+        coalesce(holders.longest_seconds, 60) as stated_seconds,
+        epoch_us(stepped.ts) // 3600000000 as hour,
+        epoch_us(stepped.previous_at) // 3600000000 as previous_hour
     from stepped
     inner join holders using (holder)
     where
         stepped.previous_at is null
-        or epoch(stepped.ts - stepped.previous_at) > 3.5 * holders.interval_seconds
-        or (not holders.is_divided and stepped.share <> stepped.previous_share)
+        or stepped.share <> stepped.previous_share
+        or epoch_us(stepped.previous_at) // 3600000000 <> epoch_us(stepped.ts) // 3600000000
+        or epoch_us(stepped.ts) - epoch_us(stepped.previous_at) > (
+            select 3500000 * least(min(seconds), 60)
+            from (
+                select min(interval_seconds) as seconds from patience
+                union all
+                select min(longest_seconds) from holders where not is_paced
+            )
+        )
+),
+
+starts as (
+    select
+        suspects.holder,
+        suspects.ts,
+        suspects.previous_at,
+        suspects.share,
+        coalesce(now.weight, 1) as weight,
+        coalesce(now.is_divided, true) as is_divided
+    from suspects
+    left join patience using (holder, hour)
+    left join patience as before on suspects.holder = before.holder and suspects.previous_hour = before.hour
+    left join weights as now on suspects.slice = now.slice and suspects.hour = now.hour
+    left join weights as last on suspects.slice = last.slice and suspects.previous_hour = last.hour
+    where
+        suspects.previous_at is null
+        or epoch(suspects.ts - suspects.previous_at) > 3.5 * coalesce(greatest(patience.longest_seconds, before.longest_seconds), suspects.stated_seconds)
+        or (not coalesce(now.is_divided, true) and suspects.share <> suspects.previous_share)
+        or now.is_divided is distinct from last.is_divided
+        or (now.is_divided and abs(now.weight - last.weight) > 1e-6)
 ),
 
 runs as (
     select
-        starts.holder,
+        starts.* exclude (previous_at, ts),
         starts.ts as from_at,
-        coalesce(lead(starts.previous_at) over (partition by starts.holder order by starts.ts), ends.last_at) as last_at,
-        starts.share
+        lead(starts.ts) over of_holder as next_at,
+        coalesce(lead(starts.previous_at) over of_holder, ends.last_at) as last_at
     from starts
     inner join (select holder, max(ts) as last_at from seen group by holder) as ends using (holder)
-),
-
-crowded as (
-    select runs.holder, runs.from_at, count(*) as instants
-    from runs
-    inner join seen on runs.holder = seen.holder and seen.ts between runs.from_at and runs.last_at
-    semi join crowds on seen.slice = crowds.slice and seen.ts = crowds.ts and crowds.pods > 1
-    group by all
+    window of_holder as (partition by starts.holder order by starts.ts)
 )
 
 select
@@ -135,11 +262,11 @@ select
     holders.node,
     runs.from_at,
     runs.last_at,
-    runs.last_at + to_seconds(holders.interval_seconds) as until_at,
+    coalesce(patience.interval_seconds, holders.longest_seconds, 60) as interval_seconds,
+    least(runs.last_at + to_seconds(coalesce(patience.interval_seconds, holders.longest_seconds, 60)), runs.next_at) as until_at,
     runs.share,
-    holders.weight,
-    holders.is_divided,
-    coalesce(crowded.instants, 0) * 2 < epoch(runs.last_at - runs.from_at) / holders.interval_seconds + 1 as is_alone
+    runs.weight,
+    runs.is_divided
 from runs
 inner join holders using (holder)
-left join crowded using (holder, from_at);
+left join patience on runs.holder = patience.holder and patience.hour = epoch_us(runs.last_at) // 3600000000;

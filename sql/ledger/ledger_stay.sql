@@ -1,10 +1,10 @@
 -- name: ledger_stay()!
 -- How long each sighted pod held its card: sightings, what the pod's record says beyond them, and the share.
 -- Grain: one row per pod, card or slice, and stretch throughout which its share is the same.
--- Reads: ledger_sighting, ledger_pod
+-- Reads: ledger_sighting, ledger_pod, ledger_spoken
 -- Writes: ledger_stay
 -- Units: share of a physical GPU
--- Ignores: sightings outside of the pod's life (labels linger after the containers ended). Gaps between sightings, and before and after them, are bridged as far as the record says that the pod ran; on a card that it had alone, until another is sighted there.
+-- Ignores: sightings outside of the pod's life (labels linger after the containers ended). Gaps between sightings, and before and after them, are bridged as far as the record says that the pod ran: after the last until another takes the slice over, and never on more cards than the pod asks for.
 create or replace temp table ledger_stay as
 with lived as (
     select seen.*, known.* exclude (namespace, pod, node), coalesce(known.node = seen.node, false) as is_of_node
@@ -35,17 +35,29 @@ pieces as (
     where coalesce(from_at < ended_at, true) and coalesce(until_at > term_from_at, true)
 ),
 
--- Who was seen on the slice next, and how long those that were seen before held it, where the pod had it alone.
+-- First and last sighting of each pod on the slice.
+presences as (
+    select gpu_uuid, slice_id, holder, min(from_at) as first_at, max(least(last_at, until_at)) as last_at, max(until_at) as until_at, any_value(known_until_at) as known_until_at
+    from pieces
+    group by gpu_uuid, slice_id, holder
+),
+
+-- Who took the slice over: seen after the pod, and together with it for a moment at most. Pods that were there together for longer share it.
 neighbours as (
     select
-        piece.sighting,
-        piece.holder,
-        min(other.from_at) filter (where other.from_at >= piece.from_at and other.until_at > piece.until_at) as next_at,
-        max(greatest(other.until_at, other.known_until_at)) filter (where other.from_at < piece.from_at) as before_until_at
-    from pieces as piece
-    inner join pieces as other
-        on piece.gpu_uuid = other.gpu_uuid and piece.slice_id = other.slice_id and piece.holder <> other.holder
-    where piece.is_alone
+        pod.gpu_uuid,
+        pod.slice_id,
+        pod.holder,
+        min(other.first_at) filter (where other.first_at >= pod.first_at and other.last_at > pod.last_at and other.first_at > pod.last_at - to_seconds(pod.patience_seconds)) as next_at,
+        max(greatest(other.until_at, other.known_until_at)) filter (where other.first_at < pod.first_at and other.last_at < pod.first_at + to_seconds(pod.patience_seconds)) as before_until_at
+    from (
+        select presences.*, spaced.patience_seconds
+        from presences
+        inner join (select gpu_uuid, slice_id, holder, 3.5 * max(interval_seconds) as patience_seconds from pieces where uid is not null group by all) as spaced
+            using (gpu_uuid, slice_id, holder)
+    ) as pod
+    inner join presences as other
+        on pod.gpu_uuid = other.gpu_uuid and pod.slice_id = other.slice_id and pod.holder <> other.holder
     group by all
 ),
 
@@ -57,25 +69,88 @@ ordered as (
         lag(pieces.until_at) over of_holder as previous_until_at,
         lead(pieces.from_at) over of_holder as following_from_at
     from pieces
-    left join neighbours using (sighting, holder)
+    left join neighbours using (gpu_uuid, slice_id, holder)
     window of_holder as (partition by pieces.gpu_uuid, pieces.slice_id, pieces.holder order by pieces.from_at)
 ),
 
 bridged as (
     select
         * exclude (from_at, until_at),
+        from_at as seen_from_at,
+        until_at as seen_until_at,
         case
             when uid is null or previous_until_at is not null then from_at
             else least(from_at, greatest(begun_at, before_until_at))
         end as from_at,
         case
-            when next_at > last_at then least(reach_at, next_at)
-            else greatest(until_at, least(reach_at, next_at))
+            when uid is null then until_at
+            when following_from_at is not null then greatest(until_at, following_from_at)
+            when next_at > last_at then least(greatest(until_at, known_until_at), next_at)
+            else greatest(until_at, least(known_until_at, next_at))
         end as until_at
     from ordered
-    cross join lateral (
-        select case when uid is null then until_at else greatest(until_at, coalesce(following_from_at, known_until_at)) end as reach_at
-    ) as reach
+),
+
+-- Pods that were seen on more cards or slices than they ask for never hold more than that at once.
+crowded as (
+    select uid, greatest(ceil(any_value(gpu_count)), 1) as allowed
+    from bridged
+    where uid is not null and gpu_count > 0 and resource is distinct from 'resourceclaim'
+    group by uid
+    having count(distinct concat_ws('/', gpu_uuid, slice_id)) > allowed
+),
+
+cuts as (
+    select uid, allowed, cut_at as cut_from_at, lead(cut_at) over (partition by uid order by cut_at) as cut_until_at
+    from (
+        select distinct uid, crowded.allowed, unnest([bridged.from_at, bridged.seen_from_at, bridged.seen_until_at, bridged.until_at]) as cut_at
+        from bridged
+        inner join crowded using (uid)
+    )
+),
+
+-- Seen there, else seen there before and after, else where it was seen last, else where it is seen next. A slice says more than its card.
+candidates as (
+    select
+        bridged.*,
+        cuts.cut_from_at,
+        cuts.cut_until_at,
+        cuts.allowed,
+        case
+            when cuts.cut_from_at >= bridged.seen_until_at then case when bridged.following_from_at is null then 2 else 1 end
+            when cuts.cut_from_at < bridged.seen_from_at then 3
+            else 0
+        end as rank_of_reason
+    from bridged
+    inner join cuts
+        on bridged.uid = cuts.uid and cuts.cut_from_at >= bridged.from_at and cuts.cut_from_at < bridged.until_at
+    qualify row_number() over (partition by bridged.uid, cuts.cut_from_at, bridged.gpu_uuid, bridged.slice_id order by rank_of_reason, bridged.from_at) = 1
+),
+
+fitting as (
+    select *
+    from candidates
+    qualify
+        row_number() over (
+            partition by uid, cut_from_at
+            order by
+                slice_id = '',
+                rank_of_reason,
+                case when rank_of_reason = 2 then -epoch(last_at) else epoch(seen_from_at) end,
+                gpu_uuid,
+                slice_id
+        ) <= allowed
+),
+
+held as (
+    select * from bridged
+    anti join crowded using (uid)
+    union all by name
+    select
+        * exclude (from_at, until_at, cut_from_at, cut_until_at, allowed, rank_of_reason),
+        cut_from_at as from_at,
+        cut_until_at as until_at
+    from fitting
 ),
 
 marked as (
@@ -83,11 +158,12 @@ marked as (
         *,
         case
             when from_at <= max(until_at) over (partition by gpu_uuid, slice_id, holder order by from_at, sighting rows between unbounded preceding and 1 preceding)
-                and (is_divided or (share is not distinct from lag(share) over of_holder))
+                and is_divided = lag(is_divided) over of_holder
+                and (case when is_divided then weight else share end) = lag(case when is_divided then weight else share end) over of_holder
                 then 0
             else 1
         end as is_new_stay
-    from bridged
+    from held
     window of_holder as (partition by gpu_uuid, slice_id, holder order by from_at, sighting)
 ),
 
@@ -96,7 +172,7 @@ numbered as (
     from marked
 ),
 
-stays as (
+joined as (
     select
         gpu_uuid,
         slice_id,
@@ -113,6 +189,63 @@ stays as (
         any_value(is_divided) as is_divided
     from numbered
     group by gpu_uuid, slice_id, holder, stay
+),
+
+whole as (select distinct gpu_uuid from joined where slice_id = ''),
+
+-- Where a scheduler speaks for the card, sightings do not. A card that is held in slices is held through them alone.
+closed as (
+    select spoken.gpu_uuid, slices.slice_id, spoken.from_at, spoken.until_at
+    from ledger_spoken as spoken
+    inner join (select distinct gpu_uuid, slice_id from joined) as slices using (gpu_uuid)
+    union
+    select gpu_uuid, '' as slice_id, stay_from_at, stay_until_at
+    from joined
+    semi join whole using (gpu_uuid)
+    where slice_id <> ''
+),
+
+spans as (
+    select gpu_uuid, slice_id, min(from_at) as from_at, max(until_at) as until_at
+    from (
+        select *, sum(is_new) over (partition by gpu_uuid, slice_id order by from_at, until_at rows unbounded preceding) as span
+        from (
+            select
+                *,
+                coalesce(
+                    from_at > max(until_at) over (partition by gpu_uuid, slice_id order by from_at, until_at rows between unbounded preceding and 1 preceding),
+                    true
+                )::integer as is_new
+            from closed
+        )
+    )
+    group by gpu_uuid, slice_id, span
+),
+
+open as (
+    select gpu_uuid, slice_id, lag(until_at, 1, '-infinity'::timestamptz) over (partition by gpu_uuid, slice_id order by from_at) as from_at, from_at as until_at
+    from spans
+    union all
+    select gpu_uuid, slice_id, max(until_at), 'infinity'::timestamptz
+    from spans
+    group by gpu_uuid, slice_id
+),
+
+stays as (
+    select * from joined
+    anti join spans using (gpu_uuid, slice_id)
+    union all by name
+    select
+        joined.* exclude (stay_from_at, stay_until_at),
+        greatest(joined.stay_from_at, open.from_at) as stay_from_at,
+        least(joined.stay_until_at, open.until_at) as stay_until_at
+    from joined
+    inner join open
+        on
+            joined.gpu_uuid = open.gpu_uuid
+            and joined.slice_id = open.slice_id
+            and joined.stay_from_at < open.until_at
+            and joined.stay_until_at > open.from_at
 ),
 
 -- A divided slice is cut wherever a pod comes or goes, and each part divided by the pods that are there.
