@@ -66,7 +66,9 @@ def test_free_hours_that_worked_are_noted_and_names_are_not_broken(cli: Cli, tmp
     uuid = "GPU-11111111-2222-3333-4444-555555555555"
     with opened_api(tmp_path, FakeClock(NOW)) as api:
         rows = [
-            a_reading(at=NOW - timedelta(minutes=60 - i), gpu_uuid=uuid, interval_seconds=60.0, invalid_count=i == 0)
+            a_reading(
+                at=NOW - timedelta(minutes=60 - i), gpu_uuid=uuid, interval_seconds=60.0, invalid_count=int(i == 0)
+            )
             for i in range(60)
         ]
         assert api.put("reading", a_table("reading", *rows), "r").status_code == 200
