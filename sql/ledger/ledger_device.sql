@@ -15,7 +15,6 @@ with feeds as (
 
 select
     *,
-    null::double as interval_seconds,
     row_number() over (order by gpu_uuid, slice_id, source)::integer as feed,
     dense_rank() over (order by gpu_uuid, slice_id)::integer as device,
     count(*) over (partition by gpu_uuid, slice_id) > 1 as is_contested

@@ -1,11 +1,10 @@
 -- name: energy_next(from_at, to_at)
 -- Hours after a window in which the energy counter of a card of the window was read next.
 -- Grain: one row per hour.
--- Columns: hour_at timestamptz
+-- Writes: nothing
 -- Reads: reading_hour
 -- Units: none
 -- Ignores: hours that were not worked out yet, and those more than a day later.
--- Order: hour_at
 with read_next as (
     select min(hour_at) as hour_at
     from reading_hour

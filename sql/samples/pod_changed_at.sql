@@ -2,8 +2,7 @@
 -- From when on the pods of a batch say something else than the stored ones.
 -- Grain: one row.
 -- Reads: pod, pod_now
--- Columns: changed_at TIMESTAMP WITH TIME ZONE
--- Order: none, one row
+-- Writes: nothing
 -- Units: none
 -- Ignores: pods that never began; labels and owners, which make no hour. A pod that is seen again after it was known to run no longer (15 minutes after it was listed, as in ledger_pod) changes what was built meanwhile.
 with lives as (
