@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from collector.exposition.lines import Refused, unescaped
 
-_PLAIN_LABELS = re.compile(rb'(?:[a-zA-Z_][a-zA-Z0-9_]*="[^"\\\n]*"(?:,(?=[a-zA-Z_])|\Z))*')
+_PLAIN_LABELS = re.compile(rb'(?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^",\\\n][^"\\\n]*)?"(?:,(?=[a-zA-Z_])|\Z))*')
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
@@ -55,7 +55,7 @@ def plain_pieces(text: bytes) -> dict[bytes, bytes] | None:
     if not is_plain(text):
         return None
     text.decode()
-    # In this form a quote followed by a comma can only end a label.
+    # In this form, in which no value begins with a comma, a quote followed by a comma can only end a label.
     pieces = [piece + b'"' for piece in text[:-1].split(b'",')] if text else []
     by_name = {piece[: piece.index(b"=")]: piece for piece in pieces}
     if len(by_name) != len(pieces):

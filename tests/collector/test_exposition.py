@@ -173,6 +173,12 @@ def test_no_arrangement_of_the_special_bytes_raises_or_reads_differently_when_wa
 LABEL_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r"), max_size=20)
 
 
+@pytest.mark.parametrize("text", [",", ",x", "", "a,b", ",,"])
+def test_a_value_may_begin_with_a_comma(text):
+    series, _, _ = one(f'a{{A="{text}",B="{text}"}} 1'.encode())
+    assert series.labels == {"A": text, "B": text}
+
+
 @given(
     st.dictionaries(st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,8}", fullmatch=True), LABEL_TEXT, max_size=5),
     st.floats(),
