@@ -25,6 +25,14 @@ class Observation:
     others: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
+def failed_read(now: datetime, error: str, *, node: str, source: str, interval_seconds: float | None) -> Observation:
+    """The observation of a read of `node` that gave nothing, by a source that lists every device."""
+    read = SourceRead(
+        ts=now, node=node, source=source, scope="device", ok=False, interval_seconds=interval_seconds, error=error
+    )
+    return Observation(reads=(read,))
+
+
 class Source(Protocol):
     """A place that readings come from: one exporter endpoint, or the NVML library of this node."""
 

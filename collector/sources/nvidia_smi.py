@@ -20,7 +20,7 @@ from collector.nvidia_smi.fields import ASKED
 from collector.nvidia_smi.table import Device, Health, MigDevice, Output, read
 from gpuledger.errors import SourceError
 from gpuledger.model import Condition, QualityEvent, QualityFlag, Reading, SourceRead, canonical_model
-from gpuledger.ports import Observation
+from gpuledger.ports import Observation, failed_read
 
 SOURCE = "nvidia_smi"
 _TOLD = 200
@@ -148,19 +148,7 @@ def _event(reader: Reader, at: datetime, kind: str, detail: str, count: int) -> 
 
 def failure(reader: Reader, now: datetime, error: str) -> Observation:
     """The observation of a read that gave nothing."""
-    return Observation(
-        reads=(
-            SourceRead(
-                ts=now,
-                node=reader.node,
-                source=SOURCE,
-                scope="device",
-                ok=False,
-                interval_seconds=reader.interval_seconds,
-                error=error,
-            ),
-        )
-    )
+    return failed_read(now, error, node=reader.node, source=SOURCE, interval_seconds=reader.interval_seconds)
 
 
 class NvidiaSmiSource:

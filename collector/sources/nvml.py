@@ -20,7 +20,7 @@ from collector.bounds import BOUNDS, WHOLE_COLUMNS
 from collector.nvml.process import ChildProcess, HungError
 from gpuledger.errors import SourceError
 from gpuledger.model import QualityFlag, Reading, SourceRead, canonical_model
-from gpuledger.ports import Observation
+from gpuledger.ports import Observation, failed_read
 
 SOURCE = "nvml"
 LEAVE_OUT = timedelta(minutes=10)
@@ -206,16 +206,4 @@ class NvmlSource:
         self._backoff_seconds = min(2 * self._backoff_seconds, _BACKOFF_SECONDS[1])
 
     def _failed(self, now: datetime, error: str) -> Observation:
-        return Observation(
-            reads=(
-                SourceRead(
-                    ts=now,
-                    node=self.node,
-                    source=SOURCE,
-                    scope="device",
-                    ok=False,
-                    interval_seconds=self.interval_seconds,
-                    error=error,
-                ),
-            )
-        )
+        return failed_read(now, error, node=self.node, source=SOURCE, interval_seconds=self.interval_seconds)
