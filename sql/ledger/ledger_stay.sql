@@ -37,27 +37,37 @@ pieces as (
 
 -- First and last sighting of each pod on the slice.
 presences as (
-    select gpu_uuid, slice_id, holder, min(from_at) as first_at, max(least(last_at, until_at)) as last_at, max(until_at) as until_at, any_value(known_until_at) as known_until_at
+    select
+        gpu_uuid,
+        slice_id,
+        holder,
+        min(from_at) as first_at,
+        max(least(last_at, until_at)) as last_at,
+        max(until_at) as until_at,
+        any_value(known_until_at) as known_until_at,
+        any_value(uid) as uid,
+        bool_or(is_divided) as is_divided
     from pieces
     group by gpu_uuid, slice_id, holder
 ),
 
--- Who took the slice over: seen after the pod, and together with it for a moment at most. Pods that were there together for longer share it.
+-- Who took the slice over: seen after the pod, and together with it for a moment at most.
+-- Pods that were there together for longer share it; on a slice that is divided, and where both have records that end their labels, even those that were there together once.
 neighbours as (
     select
         pod.gpu_uuid,
         pod.slice_id,
         pod.holder,
-        min(other.first_at) filter (where other.first_at >= pod.first_at and other.last_at > pod.last_at and other.first_at > pod.last_at - to_seconds(pod.patience_seconds)) as next_at,
-        max(greatest(other.until_at, other.known_until_at)) filter (where other.first_at < pod.first_at and other.last_at < pod.first_at + to_seconds(pod.patience_seconds)) as before_until_at
-    from (
-        select presences.*, spaced.patience_seconds
-        from presences
-        inner join (select gpu_uuid, slice_id, holder, 3.5 * max(interval_seconds) as patience_seconds from pieces where uid is not null group by all) as spaced
-            using (gpu_uuid, slice_id, holder)
-    ) as pod
+        min(other.first_at) filter (where other.first_at >= pod.first_at and other.last_at > pod.last_at and other.first_at > pod.last_at - moment.span) as next_at,
+        max(greatest(other.until_at, other.known_until_at)) filter (where other.first_at < pod.first_at and other.last_at < pod.first_at + moment.span) as before_until_at
+    from presences as pod
+    inner join (select gpu_uuid, slice_id, holder, 3.5 * max(interval_seconds) as patience_seconds from pieces where uid is not null group by all) as spaced
+        using (gpu_uuid, slice_id, holder)
     inner join presences as other
         on pod.gpu_uuid = other.gpu_uuid and pod.slice_id = other.slice_id and pod.holder <> other.holder
+    cross join lateral (
+        select to_seconds(case when pod.is_divided and other.uid is not null then 0 else spaced.patience_seconds end) as span
+    ) as moment
     group by all
 ),
 

@@ -127,6 +127,18 @@ def test_pods_that_share_a_card_go_on_to_share_it_while_one_is_not_shown(house: 
     assert held(house, [0, 60]) == {"t/x": 0.708333, "t/y": 0.291667}
 
 
+def test_pods_that_were_together_on_a_divided_card_for_a_moment_shared_it(house: Warehouse) -> None:
+    """`y` starts at minute 20, when no label is shown, and `x` ends at 22: two minutes of halves, from records."""
+    assets(house, "a")
+    sight(house, "a", "x", range(20))
+    for name, begin, end in (("x", 21, 22), ("y", 21, 22)):
+        sight(house, "a", name, range(begin, end), share=0.5)
+    sight(house, "a", "y", range(22, 60))
+    pod(house, "x", 0, 22, resource="nvidia_com_gpu_shared")
+    pod(house, "y", 20, resource="nvidia_com_gpu_shared")
+    assert held(house, [0, 60]) == {"t/x": round(21 / 60, 6), "t/y": round(39 / 60, 6)}
+
+
 def test_a_card_that_is_held_in_slices_is_held_through_them_alone(house: Warehouse) -> None:
     assets(house, "a")
     sight(house, "a", "w", range(60), slice_id="1", share=THREE_SEVENTHS)
