@@ -21,7 +21,6 @@ from google.protobuf.message import DecodeError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from collector.attribution.rules import Rules
 from collector.remote_write import snappy
 from collector.remote_write.decode import STALE_BITS, Decoded, Decoder
 from collector.remote_write.messages import message_class
@@ -32,6 +31,7 @@ from gpuledger.app.dirt import Dirt
 from gpuledger.app.metrics import ServiceMetrics
 from gpuledger.app.pod_books import PodBooks
 from gpuledger.app.receiving import Receiver
+from gpuledger.attribution.rules import Rules
 from gpuledger.config import Settings
 from gpuledger.errors import BadInput
 from gpuledger.testing import FakeClock

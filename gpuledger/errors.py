@@ -13,6 +13,9 @@ GpuledgerError
 |   +-- WarehouseBusy      another process holds the warehouse file
 |   +-- QueryRefused       a named query's text, parameters or columns are not as declared
 +-- SchedulerError
+|   +-- SchedulerUnreachable  it did not answer, or not within its deadline
+|   +-- NotPermitted       it lets us read nothing of what we asked for
+|   +-- InconsistentSnapshot  what it told is not of one moment
 |   +-- StaleSnapshot      what a plan was made from has changed since
 |   +-- ApplyFailed        a change could not be applied; says what was compensated
 +-- RuleError              a rule could not run, which is not "found nothing"
@@ -94,6 +97,18 @@ class QueryRefused(WarehouseError):
 
 class SchedulerError(GpuledgerError):
     """A scheduler could not be read or changed."""
+
+
+class SchedulerUnreachable(SchedulerError):
+    """A scheduler did not answer, or not within its deadline; the same read may succeed later."""
+
+
+class NotPermitted(SchedulerError):
+    """A scheduler lets us read nothing of what was asked for. What it holds is unknown, not none."""
+
+
+class InconsistentSnapshot(SchedulerError):
+    """What a scheduler told is not of one moment, again and again; nothing of it is kept."""
 
 
 class StaleSnapshot(SchedulerError):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from threading import Event
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -83,12 +84,86 @@ class Recommender(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotScope:
+    """What of a scheduler could be read. What was denied is unknown, which is neither zero nor gone.
+
+    `namespaces` are those that could be read where the whole cluster could not; `denied` holds (what, the scheduler's
+    answer) for each read that was refused. `unlisted` are the records that the snapshot does not list whole (a denied
+    or an absent interface): of those, what is missing has not ended.
+    """
+
+    namespaces: tuple[str, ...] = ()
+    denied: tuple[tuple[str, str], ...] = ()
+    unlisted: frozenset[str] = frozenset()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything that was asked for was read."""
+        return not self.denied and not self.namespaces
+
+    def __str__(self) -> str:
+        """The word "complete", or "partial: ..." and what is missing."""
+        if self.is_complete:
+            return "complete"
+        count = len(self.namespaces)
+        parts = [f"{count} namespace{'s' if count != 1 else ''} readable"] if count else []
+        parts += [f"{what}: {answer}" for what, answer in self.denied]
+        return "partial: " + "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerSnapshot:
-    """What a scheduler knew at `taken_at`: Arrow tables by record name, and an opaque version to compare with."""
+    """What a scheduler knew at `taken_at`: Arrow tables by record name, and an opaque version to compare with.
+
+    All tables are of one moment. A record that is absent was not asked for; one that is there and empty has no rows.
+    Rows are as of `taken_at`: what is dated begins when the scheduler says so, else at `taken_at`, and has no end
+    while it lasts. A `queue_state` has the duration of an instant (0.001 s); who stores it knows until when it held.
+    """
 
     taken_at: datetime
     version: str
     records: Mapping[str, pa.Table]
+    scope: SnapshotScope = field(default_factory=SnapshotScope)
+
+
+class SchedulerReader(Protocol):
+    """A scheduler to read from: what it has, gave away, and lets wait.
+
+    `name` is the adapter's; `cluster` tells several of a kind apart ("default" where there is one). A class of readers
+    has `from_options(options, *, cluster, rules, clock)`, which raises ConfigError naming a wrong option.
+    """
+
+    name: str
+    cluster: str
+
+    def snapshot(self) -> SchedulerSnapshot:
+        """Read everything once, as of one moment.
+
+        Raises SchedulerUnreachable, NotPermitted, or InconsistentSnapshot. One object that cannot be understood costs
+        itself and becomes a quality event of kind `unreadable_object`.
+        """
+        ...
+
+
+@runtime_checkable
+class WatchingReader(SchedulerReader, Protocol):
+    """A reader whose scheduler tells what changes, so that nothing need be listed again."""
+
+    def watch(self, stop: Event, *, every_seconds: float) -> Iterator[SchedulerSnapshot]:
+        """The first snapshot, then one for each change: at most one in `every_seconds`, none while nothing changes.
+
+        Reconnects by itself; ends when `stop` is set. Raises as `snapshot` does when the scheduler stays away.
+        """
+        ...
+
+
+@runtime_checkable
+class HistoryReader(SchedulerReader, Protocol):
+    """A reader whose scheduler remembers finished work."""
+
+    def history(self, window: Window) -> Iterator[SchedulerSnapshot]:
+        """What ran or waited in `window`, in chunks: workloads, pods, events and waits, oldest first."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,14 +193,8 @@ class DryRun:
     messages: tuple[str, ...]
 
 
-class Scheduler(Protocol):
+class Scheduler(SchedulerReader, Protocol):
     """A scheduler to read from and, guarded, to write to."""
-
-    name: str
-
-    def snapshot(self) -> SchedulerSnapshot:
-        """Read everything once."""
-        ...
 
     def plan(self, changes: Sequence[QuotaChange]) -> Plan:
         """Turn `changes` into the scheduler's own writes. Raises StaleSnapshot when a "before" is not true any more."""

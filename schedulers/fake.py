@@ -34,6 +34,7 @@ class FakeScheduler:
     """
 
     name = "fake"
+    cluster = "default"
 
     def __init__(
         self,

@@ -17,11 +17,11 @@ from datetime import datetime, timedelta
 from math import isnan
 from typing import Any
 
-from collector.attribution import Attribution, Owner, Rules, Subject, attribute
 from collector.exposition import Series
 from collector.kube_state_metrics.nodes import NODE_METRICS, NodeBook
 from collector.kube_state_metrics.pods import ENDED, PodFacts, instant, own
 from collector.kube_state_metrics.workloads import WorkloadBook
+from gpuledger.attribution import Attribution, Owner, Rules, Subject, attribute
 from gpuledger.model import Pod
 
 GRACE = timedelta(minutes=5)

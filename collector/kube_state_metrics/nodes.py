@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
 
-from collector.attribution import Labels
 from collector.exposition import Series
-from collector.kube_state_metrics.resources import is_gpu, is_whole
+from gpuledger.attribution import Labels
+from gpuledger.attribution.resources import is_gpu, is_whole
 from gpuledger.model import Node, SchedulerNode
 
 NODE_METRICS = frozenset({"kube_node_status_capacity", "kube_node_status_allocatable", "kube_node_labels"})

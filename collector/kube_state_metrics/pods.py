@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import isfinite
 
-from collector.kube_state_metrics.resources import SHARED_CARD, WHOLE_CARD, is_gpu, is_part
+from gpuledger.attribution.resources import SHARED_CARD, WHOLE_CARD, is_gpu, is_part
 
 ENDED = ("Succeeded", "Failed")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from collector.attribution import Attribution
 from collector.kube_state_metrics.pods import PodFacts
+from gpuledger.attribution import Attribution
 from gpuledger.model import Pod, Workload
 
 _MAX_PER_POD = 1024

@@ -18,7 +18,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collector.attribution import Rules
 from collector.dcgm.assemble import Options, assemble
 from collector.dcgm.labels import SeriesReader
 from collector.exposition import Series
@@ -30,6 +29,7 @@ from collector.prometheus.families import Window, is_of_pods, pod_step_ms, queri
 from collector.prometheus.plan import Chunk
 from collector.prometheus.promql import Matcher
 from collector.samples import Samples
+from gpuledger.attribution import Rules
 from gpuledger.errors import SourceError
 from gpuledger.model import QualityEvent, QualityFlag, to_table
 

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from collector.attribution import Rules, load
 from collector.exposition import ExpositionParser, Series
 from collector.fetch import Fetcher, target_name
 from collector.kube_state_metrics.book import METRICS, PodBook
+from gpuledger.attribution import Rules, load
 from gpuledger.errors import SourceError
 from gpuledger.model import SourceRead
 from gpuledger.ports import Observation

@@ -22,7 +22,6 @@ from typing import Any
 import pyarrow as pa
 import typer
 
-from collector.attribution import load
 from collector.prometheus.backfill import Backfill, Request
 from collector.prometheus.client import QueryClient
 from collector.prometheus.families import Window, reads_of
@@ -45,6 +44,7 @@ from collector.prometheus.survey import Span, survey, trial, widest_of
 from gpuledger.app import parameters
 from gpuledger.app.client import Client
 from gpuledger.app.printing import progress
+from gpuledger.attribution import load
 from gpuledger.clock import SystemClock
 from gpuledger.errors import BadInput, SourceError
 from gpuledger.model import to_table

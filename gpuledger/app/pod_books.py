@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from collector.attribution.rules import Rules
 from collector.exposition import Series
 from collector.kube_state_metrics.book import PodBook
+from gpuledger.attribution.rules import Rules
 
 MAX_CLUSTERS = 64
 """Books that are kept; a sender with ever new names of clusters makes all begin anew."""

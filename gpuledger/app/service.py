@@ -14,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 import structlog
 
-from collector.attribution.rules import load as load_rules
 from gpuledger.app import doctor, parameters
 from gpuledger.app.assembling import Assembling
 from gpuledger.app.dirt import Dirt
@@ -22,6 +21,7 @@ from gpuledger.app.metrics import ServiceMetrics
 from gpuledger.app.parameters import window as read_window
 from gpuledger.app.pod_books import PodBooks
 from gpuledger.app.receiving import Receiver
+from gpuledger.attribution.rules import load as load_rules
 from gpuledger.clock import Clock, SystemClock
 from gpuledger.config import Settings
 from gpuledger.errors import BadInput, GpuledgerError, RuleError

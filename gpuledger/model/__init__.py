@@ -1,29 +1,46 @@
 """The words that every part of gpuledger shares."""
 
 from gpuledger.model.gpu_models import GPU_MODELS, GpuModel, canonical_model, slice_share
-from gpuledger.model.inventory import Asset, Condition, Node, SchedulerNode
+from gpuledger.model.inventory import Asset, Condition, Node, NodeState, SchedulerNode
 from gpuledger.model.judgement import Finding, QuotaChange, Recommendation
 from gpuledger.model.records import RECORDS, RecordType, arrow_schema, complete, to_table
 from gpuledger.model.telemetry import Holding, QualityEvent, Reading, SourceRead
-from gpuledger.model.vocabulary import WASTE_STATES, QualityFlag, State
+from gpuledger.model.vocabulary import BOTTLENECKS, PENDING_CAUSES, WASTE_STATES, Blame, QualityFlag, State
 from gpuledger.model.window import Window
-from gpuledger.model.work import Allocation, Pod, Queue, QueueState, Quota, ServiceLoad, Tenant, Workload
+from gpuledger.model.work import (
+    Allocation,
+    Pod,
+    Queue,
+    QueueResource,
+    QueueState,
+    Quota,
+    ServiceLoad,
+    Tenant,
+    Wait,
+    Workload,
+    WorkloadEvent,
+)
 
 __all__ = [
+    "BOTTLENECKS",
     "GPU_MODELS",
+    "PENDING_CAUSES",
     "RECORDS",
     "WASTE_STATES",
     "Allocation",
     "Asset",
+    "Blame",
     "Condition",
     "Finding",
     "GpuModel",
     "Holding",
     "Node",
+    "NodeState",
     "Pod",
     "QualityEvent",
     "QualityFlag",
     "Queue",
+    "QueueResource",
     "QueueState",
     "Quota",
     "QuotaChange",
@@ -35,8 +52,10 @@ __all__ = [
     "SourceRead",
     "State",
     "Tenant",
+    "Wait",
     "Window",
     "Workload",
+    "WorkloadEvent",
     "arrow_schema",
     "canonical_model",
     "complete",

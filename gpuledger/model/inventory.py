@@ -68,3 +68,27 @@ class SchedulerNode:
     gpu_count: int = quantity("count", high=1024)
     from_at: datetime
     until_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeState:
+    """What a scheduler has and gave away of one GPU resource of a node, from `from_at` on.
+
+    Grain: (`scheduler`, `node`, `resource`, `from_at`). In units of `resource` (spelt `nvidia_com_gpu`, `gres_gpu`:
+    cards, slices or replicas). `capacity` is what is there, `allocatable` what may be given away (unhealthy devices
+    left out), `allocated` what was; `free` is what a new pod could get of it: 0 on a node that takes none.
+    """
+
+    scheduler: str
+    node: str
+    resource: str
+    capacity: float = quantity("count")
+    allocatable: float | None = measure("count", low=0)
+    allocated: float = quantity("count")
+    free: float = quantity("count")
+    is_ready: bool = True
+    is_schedulable: bool = True
+    reason: str | None = None
+    topology: str | None = None
+    from_at: datetime
+    until_at: datetime | None = None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 
 
 class State(StrEnum):
@@ -36,12 +38,89 @@ WORKLOAD_KINDS = ("training", "inference", "notebook", "batch", "unknown")
 STAGES = ("pretraining", "posttraining", "evaluation", "inference", "notebook", "other")
 """What a workload is for: a dimension of the ledger, set by label rules."""
 
+WORKLOAD_STATUSES = (
+    "held",  # waits by its own will, or for another job
+    "pending",  # waits for the scheduler
+    "admitted",  # has its quota and waits for its nodes
+    "running",
+    "suspended",
+    "finished",
+    "failed",
+    "cancelled",
+    "preempted",  # was put off to make room; a later attempt may run
+    "unknown",
+)
+
+WORKLOAD_EVENTS = (
+    "submitted",
+    "eligible",
+    "admitted",
+    "started",
+    "ready",
+    "preempted",
+    "evicted",
+    "requeued",
+    "suspended",
+    "resumed",
+    "finished",
+    "failed",
+    "cancelled",
+)
+
+QUEUE_STATUSES = ("open", "held", "draining", "closed", "unknown")
+
+
+class Blame(StrEnum):
+    """Who can end a wait."""
+
+    CAPACITY = "capacity"
+    """More GPUs, or a better arrangement of those that are there."""
+    QUOTA = "quota"
+    """Whoever gives out quota."""
+    PLATFORM = "platform"
+    """Whoever runs the cluster."""
+    USER = "user"
+    """Whoever submitted it."""
+    NOBODY = "nobody"
+
+
+PENDING_CAUSES: Mapping[str, Blame] = MappingProxyType(
+    {
+        "held": Blame.USER,  # a hold, a begin time, a suspended or deactivated workload
+        "dependency": Blame.USER,  # waits for another job
+        "own_config": Blame.USER,  # what it refers to is not there: an image, a secret, a queue, a class
+        "storage": Blame.USER,  # a volume that is missing or cannot be bound
+        "exceeds_max": Blame.USER,  # asks for more than its queue, or any node, can ever give: will never start
+        "placement": Blame.USER,  # a taint, an affinity or a flavor that no free node matches
+        "health": Blame.PLATFORM,  # fits if broken nodes or cards were back
+        "topology": Blame.CAPACITY,  # fits but for the topology that it asks for
+        "fragmentation": Blame.CAPACITY,  # enough GPUs are free, but not together on a node
+        "gpu_memory": Blame.CAPACITY,  # shares of cards are free, their memory is not
+        "cpu_mem": Blame.CAPACITY,  # CPU or memory is short, GPUs are not
+        "quota": Blame.QUOTA,  # over what its queue or user may hold now
+        "preempt_wait": Blame.CAPACITY,  # waits for those that it preempts to leave
+        "priority": Blame.CAPACITY,  # others are before it
+        "reservation": Blame.CAPACITY,  # what it wants is set aside for somebody else
+        "capacity": Blame.CAPACITY,  # too few GPUs are free
+        "gang": Blame.CAPACITY,  # other members of its gang do not fit; says less than why they do not
+        "startup": Blame.PLATFORM,  # has its node: images, volumes, containers
+        "scheduler": Blame.PLATFORM,  # nothing is said to be in its way; the scheduler has not got to it
+        "unknown": Blame.NOBODY,
+    }
+)
+"""Why work waits, the most specific first: of several causes that are told, the first in this order is the root."""
+
+BOTTLENECKS = frozenset(
+    cause for cause, blame in PENDING_CAUSES.items() if blame is Blame.CAPACITY and cause != "cpu_mem"
+)
+"""The causes that say that GPUs are short, or badly arranged. Waits for anything else are no lack of GPUs."""
+
 READ_SCOPES = ("device", "process")
 """What a source's page lists: every device (a missing row is a lost card) or only devices with a
 process (a missing row means that no process ran)."""
 
 
-QUALITY_SUBJECTS = ("target", "node", "gpu", "series")
+QUALITY_SUBJECTS = ("target", "node", "gpu", "series", "queue", "workload")
 
 QUALITY_KINDS = (
     "refused_line",  # a line or series that is not legal; `detail` is the reason
@@ -68,6 +147,14 @@ QUALITY_KINDS = (
     "never_seen",  # a node of the inventory, or of a scheduler's list, that no source has ever shown
     "active_unheld",  # cards worked that nobody was known to hold; `value` is cards
     "missing_pod_labels",  # pods with GPUs run there, and the source names none
+    "unreadable_object",  # an object of a scheduler that lacks what its meaning needs, or contradicts itself
+    "not_permitted",  # a scheduler did not let us read this; what it holds is unknown
+    "quota_mismatch",  # a queue's own count differs from what its work really holds; `count` is GPUs
+    "bad_quota",  # limits that contradict each other; `detail` says which
+    "limit_not_enforced",  # a queue holds more of a resource than its limit; `count` is what it holds
+    "over_promised",  # quotas add up to more GPUs than there are; `count` is their sum
+    "unparsed_allocation",  # held GPUs that could not be counted from what the scheduler wrote
+    "truncated_answer",  # a scheduler gave only the first of its rows
     "exporter_labels",  # pod labels are the exporter's own, the real ones were renamed (honor_labels is off)
 )
 """What may be wrong with what a source says."""

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from collector.attribution import Attribution, Labels, Owner, Rules, Subject, attribute, load
-from collector.attribution.labels import normal
-from collector.attribution.rules import parse
+from gpuledger.attribution import Attribution, Labels, Owner, Rules, Subject, attribute, load
+from gpuledger.attribution.labels import normal
+from gpuledger.attribution.rules import parse
 from gpuledger.errors import ConfigError
 
 AT = datetime(2026, 3, 2, tzinfo=UTC)

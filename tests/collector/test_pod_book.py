@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.attribution import Rules
 from collector.exposition import Series
 from collector.kube_state_metrics.book import REFRESH, PodBook
-from collector.kube_state_metrics.resources import is_gpu
+from gpuledger.attribution import Rules
+from gpuledger.attribution.resources import is_gpu
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 Sample = tuple[Series, float, datetime]

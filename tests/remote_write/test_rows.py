@@ -13,7 +13,6 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collector.attribution.rules import Rules
 from collector.dcgm.assemble import Options, assemble
 from collector.remote_write.decode import Decoder
 from collector.samples import Samples
@@ -21,6 +20,7 @@ from collector.sources.dcgm import Target, parse
 from gpuledger.app.assembling import Assembling
 from gpuledger.app.pod_books import PodBooks
 from gpuledger.app.receiving import Receiver
+from gpuledger.attribution.rules import Rules
 from gpuledger.model import QualityFlag, to_table
 from gpuledger.testing import FakeClock
 from tests.app.conftest import NOW, Api

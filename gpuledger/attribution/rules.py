@@ -1,7 +1,7 @@
 """Rules for what names and labels mean here: which tenant, stage, kind, queue and user a pod belongs to.
 
 A file of rules is TOML. Each table is a list; the first rule that matches gives the value, and what no rule says is
-worked out as `collector.attribution.attribute` describes:
+worked out as `gpuledger.attribution.attribute` describes:
 
     [[tenant]]
     namespace = "nlp-*"                      # a pattern of the shell; left out: any
@@ -22,7 +22,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, cast
 
-from collector.attribution.labels import Labels
+from gpuledger.attribution.labels import Labels
 from gpuledger.errors import ConfigError
 from gpuledger.model.vocabulary import STAGES, WORKLOAD_KINDS
 

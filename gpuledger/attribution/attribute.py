@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from collector.attribution.frameworks import (
+from gpuledger.attribution.frameworks import (
     FRAMEWORKS,
     OWNERS,
     QUEUE_LABELS,
@@ -22,8 +22,8 @@ from collector.attribution.frameworks import (
     USER_LABELS,
     Framework,
 )
-from collector.attribution.labels import Labels
-from collector.attribution.rules import Rules
+from gpuledger.attribution.labels import Labels
+from gpuledger.attribution.rules import Rules
 from gpuledger.model.vocabulary import STAGES
 
 SLURM_NAMESPACE = "slurm"

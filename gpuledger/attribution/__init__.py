@@ -1,7 +1,7 @@
 """Who a pod belongs to: workload, queue, stage and tenant, by rules on names, labels and owners."""
 
-from collector.attribution.attribute import Attribution, Owner, Subject, attribute
-from collector.attribution.labels import Labels
-from collector.attribution.rules import Rule, Rules, load
+from gpuledger.attribution.attribute import Attribution, Owner, Subject, attribute
+from gpuledger.attribution.labels import Labels
+from gpuledger.attribution.rules import Rule, Rules, load
 
 __all__ = ["Attribution", "Labels", "Owner", "Rule", "Rules", "Subject", "attribute", "load"]

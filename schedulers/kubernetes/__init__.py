@@ -1,0 +1,1 @@
+"""Kubernetes: how its API is read as of one moment, and what nodes, pods, quotas and claims say."""
