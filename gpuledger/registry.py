@@ -18,6 +18,16 @@ SOURCES: Mapping[str, str] = {
 
 SCHEDULERS: Mapping[str, str] = {
     "fake": "schedulers.fake:FakeScheduler",
+    "kubernetes": "schedulers.kubernetes.family:Kubernetes",
+    "kueue": "schedulers.kueue:Kueue",
+    "volcano": "schedulers.volcano:Volcano",
+    "slurm": "schedulers.slurm:Slurm",
+    "koordinator": "schedulers.koordinator:Koordinator",
+    "kai": "schedulers.kai:Kai",
+    "ray": "schedulers.ray:Ray",
+    "kuberay": "schedulers.ray.kuberay:KubeRay",
+    "yarn": "schedulers.yarn:Yarn",
+    "airflow": "schedulers.airflow:Airflow",
 }
 
 RULES: Mapping[str, str] = {
