@@ -72,16 +72,18 @@ def hourly(runner: QueryRunner, window: Window, outages: Outages) -> pl.DataFram
 def judged_hours(hours: pl.DataFrame, outages: Outages) -> pl.DataFrame:
     """Hours fit to judge, with `demand_gpus` (mean), `nominal_gpus` (mean) and `day`.
 
-    Left out are hours of which less than half was recorded or whose nominal quota is unknown, and whole UTC days that
-    an outage touched: what ran just before and after one is not what the queues normally want.
+    Left out are hours of which less than half was recorded, whose nominal quota is unknown or unlimited, or in which
+    nobody said what waits, and whole UTC days that an outage touched: what ran just before and after one is not what
+    the queues normally want.
     """
     touched = [day.from_at.date() for outage in outages.windows for day in outage.days()]
-    fit = (pl.col("covered_hours") >= MIN_COVERED_HOURS) & (pl.col("nominal_known_hours") >= MIN_COVERED_HOURS)
+    known = ("nominal_known_hours", "demand_known_hours")
+    fit = pl.all_horizontal(pl.col(column) >= MIN_COVERED_HOURS for column in known)
     return (
         hours.with_columns(day=pl.col("hour_at").dt.convert_time_zone("UTC").dt.date())
         .filter(fit & ~pl.col("day").is_in(pl.Series(touched, dtype=pl.Date).implode()))
         .with_columns(
-            demand_gpus=(pl.col("running_gpu_hours") + pl.col("pending_gpu_hours")) / pl.col("covered_hours"),
+            demand_gpus=pl.col("demand_gpu_hours") / pl.col("demand_known_hours"),
             nominal_gpus=pl.col("nominal_gpu_hours") / pl.col("nominal_known_hours"),
         )
         .sort("queue", "hour_at")

@@ -53,9 +53,13 @@ class FakeScheduler:
 
     @classmethod
     def from_quotas(cls, table: pa.Table, *, clock: Clock | None = None) -> Self:
-        """Start from `quota` records; of several for one queue and flavor the one that began last counts."""
+        """Start from `quota` records; of several for one queue and flavor the one that began last counts.
+
+        A quota that has no limit, or none that was reported, cannot be moved and is left out.
+        """
         rows = sorted(complete("quota", table).to_pylist(), key=lambda row: row["from_at"])
-        quotas = {(row["queue"], row["flavor"]): row["nominal_gpus"] for row in rows}
+        last = {(row["queue"], row["flavor"]): row["nominal_gpus"] for row in rows}
+        quotas = {key: gpus for key, gpus in last.items() if gpus is not None}
         return cls(quotas, {row["queue"]: row["tenant"] for row in rows}, clock=clock)
 
     @property

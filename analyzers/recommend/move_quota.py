@@ -108,7 +108,10 @@ class MoveQuota:
 
 
 def _groups(runner: QueryRunner, window: Window, hours: pl.DataFrame) -> Iterator[tuple[_Entry, ...]]:
-    """Queues among which quota can move: at least two, of one scheduler and flavor, each with judged hours."""
+    """Queues among which quota can move: at least two, of one scheduler and flavor, each with judged hours.
+
+    A queue whose quota has no limit, or none that was reported, has nothing to give and needs nothing.
+    """
     latest = hours.group_by("queue", "tenant").agg(pl.col("nominal_gpus").last())
     quotas: dict[str, list[dict[str, Any]]] = {}
     for row in runner.query("quota_in_force", at=window.to_at - timedelta(microseconds=1)).to_pylist():
@@ -116,7 +119,7 @@ def _groups(runner: QueryRunner, window: Window, hours: pl.DataFrame) -> Iterato
     groups: dict[tuple[str, str], list[_Entry]] = {}
     for row in latest.sort("tenant", "queue").to_dicts():
         own = quotas.get(row["queue"]) or [{**row, "scheduler": "default", "flavor": "", "guarantee_gpus": 0.0}]
-        if len(own) == 1:
+        if len(own) == 1 and own[0]["nominal_gpus"] is not None:
             entry = _Entry(**{name: own[0][name] for name in _Entry.__dataclass_fields__})
             groups.setdefault((entry.scheduler, entry.flavor), []).append(entry)
     yield from (tuple(entries) for _, entries in sorted(groups.items()) if len(entries) >= 2)
@@ -151,7 +154,7 @@ def _unmet(case: _Case, hours: pl.DataFrame, quotas: Sequence[float]) -> dict[st
     for entry, quota in zip(case.entries, quotas, strict=True):
         own = hours.filter(pl.col("queue") == entry.queue)
         missing = np.maximum(0.0, own["demand_gpus"].to_numpy() - quota)
-        found[entry.queue] = float(np.dot(missing, own["covered_hours"].to_numpy()))
+        found[entry.queue] = float(np.dot(missing, own["demand_known_hours"].to_numpy()))
     return found
 
 

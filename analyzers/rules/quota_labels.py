@@ -26,7 +26,7 @@ def queue_labels(
         pl.col("max_demand_gpus").quantile(0.99, interpolation="linear").alias("p99_peak_gpus"),
         pl.col("nominal_gpus").last().alias("last_nominal_gpus"),
         (pl.col("demand_gpus") > pl.col("nominal_gpus") + HAIR).mean().alias("blocked_hours_ratio"),
-        (pl.col("covered_hours").sum() / pl.len()).clip(0, 1).alias("coverage_ratio"),
+        (pl.col("demand_known_hours").sum() / pl.len()).clip(0, 1).alias("coverage_ratio"),
     )
     joined = numbers.join(valid_days(judged, ("queue", "tenant")), on=["queue", "tenant"])
     is_under = (pl.col("last_nominal_gpus") > 0) & (

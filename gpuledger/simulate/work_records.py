@@ -19,7 +19,7 @@ from gpuledger.model import (
     ServiceLoad,
     Tenant,
     Workload,
-    arrow_schema,
+    complete,
     to_table,
 )
 from gpuledger.simulate.demand import team_steps
@@ -243,7 +243,7 @@ class WorkRecords:
                 "running_gpus": pa.array(steps.running[:-1]),
                 "pending_gpus": pa.array(steps.pending[:-1]),
             }
-            parts.append(pa.table(columns, schema=arrow_schema("queue_state")))
+            parts.append(complete("queue_state", pa.table(columns)))
         return pa.concat_tables(parts)
 
     def service_loads(self, begin: int, end: int) -> pa.Table:

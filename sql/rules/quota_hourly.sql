@@ -2,12 +2,15 @@
 -- What each queue was entitled to, ran and waited for in each hour, integrated by overlap with the window.
 -- Grain: one row per queue and hour with a recorded state
 -- Columns: queue varchar, tenant varchar, hour_at timestamptz, covered_hours double, nominal_known_hours double,
---   nominal_gpu_hours double, running_gpu_hours double, running_with_nominal_gpu_hours double, pending_gpu_hours double,
---   idle_gpu_hours double, idle_quota_gpu_hours double, outage_gpu_hours double, unmet_gpu_hours double, max_demand_gpus double
+--   demand_known_hours double, nominal_gpu_hours double, running_gpu_hours double, running_with_nominal_gpu_hours double,
+--   pending_gpu_hours double, demand_gpu_hours double, idle_gpu_hours double, idle_quota_gpu_hours double,
+--   outage_gpu_hours double, unmet_gpu_hours double, max_demand_gpus double
 -- Reads: queue_state, quota
--- Units: GPU-hours; hours for the two covers; GPUs for `max_demand_gpus`
--- Ignores: time without a state; where a state names no nominal and no quota was in force, idle and unmet are unknown
---   and left out, which `nominal_known_hours` tells; outages (disjoint, as two lists) only in `idle_quota_gpu_hours`
+-- Units: GPU-hours; hours for the three covers; GPUs for `max_demand_gpus`, NULL where demand was never known
+-- Ignores: time without a state; where a state names no nominal and no quota was in force, or one of its flavors is
+--   unlimited or not reported, idle and unmet are unknown and left out, which `nominal_known_hours` tells; where what
+--   waits was not reported, so is demand, which `demand_known_hours` tells; outages (disjoint, as two lists) only in
+--   `idle_quota_gpu_hours`
 -- Order: by queue, hour_at
 with states_in_the_window as (
     select
@@ -56,7 +59,7 @@ quota_of_each_flavor as (
         spans_of_constant_quota.queue,
         spans_of_constant_quota.from_at,
         quota.flavor,
-        arg_max(quota.nominal_gpus, quota.from_at) as nominal_gpus
+        arg_max_null(quota.nominal_gpus, quota.from_at) as nominal_gpus
     from spans_of_constant_quota
     inner join quota
         on
@@ -70,7 +73,7 @@ quota_of_all_flavors as (
     select
         queue,
         from_at,
-        sum(nominal_gpus) as nominal_gpus
+        case when bool_and(nominal_gpus is not null) then sum(nominal_gpus) end as nominal_gpus
     from quota_of_each_flavor
     group by all
 ),
@@ -144,13 +147,13 @@ idle_hours_in_outages as (
                 least(states_within_one_hour.until_at, outages.until_at)
             )
         ) / 3600000000 as outage_gpu_hours,
-        sum(
+        coalesce(sum(
             greatest(0, nominal_gpus - demand_gpus) * date_diff(
                 'microsecond',
                 greatest(states_within_one_hour.from_at, outages.from_at),
                 least(states_within_one_hour.until_at, outages.until_at)
             )
-        ) / 3600000000 as unclaimed_gpu_hours
+        ) filter (where demand_gpus is not null), 0) / 3600000000 as unclaimed_gpu_hours
     from states_within_one_hour
     inner join outages
         on states_within_one_hour.from_at < outages.until_at and states_within_one_hour.until_at > outages.from_at
@@ -165,15 +168,17 @@ sums_of_each_hour as (
         hour_at,
         sum(hours) as covered_hours,
         coalesce(sum(hours) filter (where nominal_gpus is not null), 0) as nominal_known_hours,
+        coalesce(sum(hours) filter (where demand_gpus is not null), 0) as demand_known_hours,
         coalesce(sum(nominal_gpus * hours), 0) as nominal_gpu_hours,
         sum(running_gpus * hours) as running_gpu_hours,
         coalesce(sum(running_gpus * hours) filter (where nominal_gpus is not null), 0) as running_with_nominal_gpu_hours,
-        sum(pending_gpus * hours) as pending_gpu_hours,
+        coalesce(sum(pending_gpus * hours), 0) as pending_gpu_hours,
+        coalesce(sum(demand_gpus * hours), 0) as demand_gpu_hours,
         coalesce(sum(greatest(0, nominal_gpus - running_gpus) * hours) filter (where nominal_gpus is not null), 0)
             as idle_gpu_hours,
-        coalesce(sum(greatest(0, nominal_gpus - demand_gpus) * hours) filter (where nominal_gpus is not null), 0)
+        coalesce(sum(greatest(0, nominal_gpus - demand_gpus) * hours) filter (where nominal_gpus - demand_gpus is not null), 0)
             as unclaimed_gpu_hours,
-        coalesce(sum(greatest(0, demand_gpus - nominal_gpus) * hours) filter (where nominal_gpus is not null), 0)
+        coalesce(sum(greatest(0, demand_gpus - nominal_gpus) * hours) filter (where nominal_gpus - demand_gpus is not null), 0)
             as unmet_gpu_hours,
         max(demand_gpus) as max_demand_gpus
     from states_with_their_length
@@ -200,10 +205,12 @@ select
     hour_at,
     covered_hours,
     nominal_known_hours,
+    demand_known_hours,
     nominal_gpu_hours,
     running_gpu_hours,
     running_with_nominal_gpu_hours,
     pending_gpu_hours,
+    demand_gpu_hours,
     idle_gpu_hours,
     idle_quota_gpu_hours,
     outage_gpu_hours,

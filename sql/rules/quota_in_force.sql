@@ -3,7 +3,7 @@
 -- Grain: one row per queue and flavor
 -- Columns: scheduler varchar, queue varchar, tenant varchar, flavor varchar, nominal_gpus double, guarantee_gpus double
 -- Reads: quota, queue
--- Units: GPUs
+-- Units: GPUs; a NULL nominal is no limit, or was not reported
 -- Ignores: borrowing and lending limits
 -- Order: by scheduler, queue, flavor
 with quotas_known_now as (
