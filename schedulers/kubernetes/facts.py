@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
 from gpuledger.attribution import Attribution, Owner, Rules, Subject, attribute
 from gpuledger.model import Wait, Workload
@@ -38,8 +37,9 @@ class CoreFacts:
     workloads: dict[str, Workload] = field(default_factory=dict)
     waits: dict[str, list[Wait]] = field(default_factory=lambda: defaultdict(list))
     gpu_count_of_node: dict[str, int] = field(default_factory=dict)
+    priorities: Mapping[str, int] = field(default_factory=dict)
     model_of_node: dict[str, str] = field(default_factory=dict)
-    card_mib_of_node: dict[str, float] = field(default_factory=dict)
+    further: Callable[[Object], Mapping[str, float]] = lambda _: {}
     requests: dict[str, Mapping[str, float]] = field(default_factory=dict)
     attributions: dict[str, Attribution] = field(default_factory=dict)
 
@@ -51,7 +51,7 @@ class CoreFacts:
         """What `pod` holds of every resource, in the cluster's spelling. Raises BadInput for what is no quantity."""
         uid = uid_of(pod, self.rows.cluster)
         if uid not in self.requests:
-            self.requests[uid] = requests_of(pod)
+            self.requests[uid] = {**requests_of(pod), **self.further(pod)}
         return self.requests[uid]
 
     def gpus_of(self, pod: Object) -> dict[str, float]:

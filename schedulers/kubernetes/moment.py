@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +15,9 @@ class Kind:
     """A kind of objects to read: its group ("" is the core's), plural, and the versions that we understand, best first.
 
     `keep` thins an object out as soon as it was read: it gives the part that the mapping needs, or None for an object
-    that does not matter. An optional kind may be absent from the cluster.
+    that does not matter; without it metadata lose what no mapping needs. An optional kind may be absent from the
+    cluster. A loose kind (events) dates itself and is not read as of the moment but about then; `fields` is a field
+    selector that the server is asked to apply.
     """
 
     group: str
@@ -23,7 +25,9 @@ class Kind:
     versions: tuple[str, ...]
     is_namespaced: bool = True
     is_optional: bool = True
-    keep: Any = None
+    keep: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] | None = None
+    is_loose: bool = False
+    fields: str = ""
 
     @property
     def key(self) -> str:
@@ -36,7 +40,8 @@ class Moment:
     """What the API held at `taken_at`: objects by `Kind.key`, as the plain mappings that JSON gave.
 
     `version` is the resource version that everything was read at. `served` says the API version in which a kind came;
-    a kind that the cluster does not have is in neither mapping.
+    a kind that the cluster does not have is in neither mapping. `gone` holds pods that were deleted since the moment
+    before, as they were last seen, with the instant at which we heard of it (only where a watch told).
     """
 
     taken_at: datetime
@@ -44,6 +49,11 @@ class Moment:
     objects: Mapping[str, Sequence[Mapping[str, Any]]]
     served: Mapping[str, str]
     scope: SnapshotScope = field(default_factory=SnapshotScope)
+    gone: Sequence[tuple[Mapping[str, Any], datetime]] = ()
+
+    def plus(self, more: Mapping[str, Sequence[Mapping[str, Any]]]) -> Moment:
+        """The moment with what an adapter read beside it."""
+        return replace(self, objects={**self.objects, **more}) if more else self
 
     def of(self, kind: Kind | str) -> Sequence[Mapping[str, Any]]:
         """The objects of a kind; none where the cluster does not have it, or did not show it."""

@@ -13,7 +13,7 @@ _ILLEGAL = re.compile(r"[^a-zA-Z0-9_]")
 
 @lru_cache(maxsize=4096)
 def underscored(resource: str) -> str:
-    """ "nvidia.com/mig-1g.10gb" as records say it: "nvidia_com_mig_1g_10gb"."""
+    """The name as records say it: `nvidia.com/mig-1g.10gb` is `nvidia_com_mig_1g_10gb`."""
     return _ILLEGAL.sub("_", resource)
 
 

@@ -22,7 +22,7 @@ def meta(thing: Object) -> Object:
 
 
 def name_of(thing: Object) -> str:
-    """ "namespace/name", or the name of an object of the cluster."""
+    """Namespace and name ("team-a/train-0"), or the name alone of an object of the cluster."""
     named = meta(thing)
     return f"{named['namespace']}/{named.get('name')}" if named.get("namespace") else str(named.get("name"))
 

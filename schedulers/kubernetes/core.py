@@ -1,0 +1,110 @@
+"""From one moment of a cluster to records: the part that every adapter of the family shares."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+from gpuledger.attribution import Rules
+from gpuledger.ports import SnapshotScope
+from schedulers.kubernetes.facts import CoreFacts, OwnerKey
+from schedulers.kubernetes.moment import Kind, Moment
+from schedulers.kubernetes.nodes import allocate, node_rows, state_rows
+from schedulers.kubernetes.options import KubernetesOptions
+from schedulers.kubernetes.pods import Object, meta, name_of, owner_of, uid_of
+from schedulers.kubernetes.thinning import thin_event, thin_node, thin_pod
+from schedulers.kubernetes.workloads import pod_rows, workload_rows
+from schedulers.rights import Right
+from schedulers.rows import SnapshotRows
+
+NODES = Kind("", "nodes", ("v1",), is_namespaced=False, is_optional=False, keep=thin_node)
+PODS = Kind("", "pods", ("v1",), is_optional=False, keep=thin_pod)
+QUOTAS = Kind("", "resourcequotas", ("v1",), is_optional=False)
+EVENTS = Kind("", "events", ("v1",), keep=thin_event, is_loose=True, fields="type=Warning")
+PRIORITIES = Kind("scheduling.k8s.io", "priorityclasses", ("v1",), is_namespaced=False)
+
+CORE_KINDS = (NODES, PODS, QUOTAS, EVENTS, PRIORITIES)
+
+CORE_RIGHTS = (
+    Right("", ("nodes", "pods", "resourcequotas", "events")),
+    Right("", ("namespaces",), ("list",)),
+    Right("scheduling.k8s.io", ("priorityclasses",)),
+)
+
+FROM_KIND: Mapping[str, tuple[str, ...]] = {
+    "nodes": ("node", "scheduler_node", "node_state", "condition"),
+    "pods": ("pod", "workload", "workload_event", "wait", "allocation", "node_state"),
+    "resourcequotas": ("quota", "queue", "queue_resource", "queue_state"),
+}
+"""The records that cannot be listed whole without a kind."""
+
+LISTED = ("node", "scheduler_node", "condition", "pod", "workload", "workload_event", "wait", "allocation")
+"""Records that a snapshot always has, be it without rows."""
+
+
+def core_rows(
+    moment: Moment,
+    rows: SnapshotRows,
+    rules: Rules,
+    options: KubernetesOptions,
+    further: Callable[[Object], Mapping[str, float]],
+) -> CoreFacts:
+    """Adds the rows of nodes, pods, quotas and devices; gives what the adapter's own mapping starts from."""
+    core = _facts(moment, rows, rules, options, further)
+    nodes = node_rows(core, options.topology_labels)
+    allocate(core, nodes)
+    if is_whole(moment):
+        state_rows(core, nodes)
+        rows.listed("node_state")
+    members = pod_rows(core, moment.gone)
+    workload_rows(core, members)
+    return core
+
+
+def is_whole(moment: Moment) -> bool:
+    """Whether every pod was shown, so that what is not held is free."""
+    return moment.has(PODS) and moment.has(NODES) and not moment.scope.namespaces
+
+
+def _facts(
+    moment: Moment,
+    rows: SnapshotRows,
+    rules: Rules,
+    options: KubernetesOptions,
+    further: Callable[[Object], Mapping[str, float]],
+) -> CoreFacts:
+    by_owner: dict[OwnerKey, list[Object]] = defaultdict(list)
+    by_uid = {}
+    for pod in moment.of(PODS):
+        with rows.sparing(name_of(pod)):
+            by_uid[uid_of(pod, rows.cluster)] = pod
+            if owner := owner_of(pod):
+                by_owner[owner.kind, meta(pod)["namespace"], owner.name].append(pod)
+    return CoreFacts(
+        rows=rows,
+        rules=rules,
+        gpu_resources=frozenset(options.gpu_resources),
+        nodes={name_of(node): node for node in moment.of(NODES)},
+        pods_by_uid=by_uid,
+        pods_by_owner=by_owner,
+        priorities={name_of(one): int(one.get("value") or 0) for one in moment.of(PRIORITIES)},
+        further=further,
+    )
+
+
+def finish(core: CoreFacts) -> None:
+    """Write workloads and the main reason of each that waits, once the adapter's own mapping is done."""
+    core.rows.add(*core.workloads.values())
+    waits = [core.main_wait(workload_id) for workload_id in core.waits]
+    core.rows.add(*(wait for wait in waits if wait))
+
+
+def scope_of(moment: Moment, further: Mapping[str, Sequence[str]]) -> SnapshotScope:
+    """The moment's scope with the records that it could not list whole; `further` adds the adapter's own kinds."""
+    lost = set(moment.scope.unlisted)
+    for kind, records in {**FROM_KIND, **further}.items():
+        if not moment.has(kind):
+            lost.update(records)
+    if not is_whole(moment):
+        lost.add("node_state")
+    return SnapshotScope(namespaces=moment.scope.namespaces, denied=moment.scope.denied, unlisted=frozenset(lost))
