@@ -6,8 +6,9 @@ own over the same moment.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from threading import Event
 from typing import Any, ClassVar, Self
 
 from gpuledger.attribution import Rules
@@ -19,7 +20,7 @@ from schedulers.kubernetes.facts import CoreFacts
 from schedulers.kubernetes.moment import Kind, Moment
 from schedulers.kubernetes.options import KubernetesOptions
 from schedulers.kubernetes.pods import Object
-from schedulers.kubernetes.reading import read_moment
+from schedulers.kubernetes.watching import read_moment, watch_moments
 from schedulers.rights import Right
 from schedulers.rows import SnapshotRows
 
@@ -94,6 +95,10 @@ class KubernetesFamily:
     def snapshot(self) -> SchedulerSnapshot:
         moment = read_moment(self.api, self.all_kinds(), self.options, self._clock)
         return self.mapped(self._with_extra(moment))
+
+    def watch(self, stop: Event, *, every_seconds: float) -> Iterator[SchedulerSnapshot]:
+        for moment in watch_moments(self.api, self.all_kinds(), self.options, self._clock, stop, every_seconds):
+            yield self.mapped(self._with_extra(moment))
 
     def _with_extra(self, moment: Moment) -> Moment:
         return moment.plus(self.extra(self.api, moment))  # noqa: S610 no database here

@@ -1,13 +1,15 @@
-"""Reads all kinds as of one resource version, or refuses.
+"""Lists all kinds at one resource version, or refuses.
 
 The first list says the version; every other one is asked for exactly that version. Should it be forgotten meanwhile
-(410) all begins anew. docs/decisions/0016-one-moment.md says what of this the API promises.
+(410) all begins anew. Where a server does not list at a version that it is given, watches bring the lists together.
+docs/decisions/0016-one-moment.md says what of this the API promises.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from gpuledger.clock import Clock
@@ -26,7 +28,7 @@ GONE = 410
 FORBIDDEN = 403
 _NO_EXACT = frozenset({400, 422, 501})
 
-_NOISE = frozenset({"managedFields", "selfLink", "generateName"})
+_NOISE = frozenset({"managedFields", "selfLink", "generateName", "resourceVersion"})
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -66,13 +68,14 @@ class Scope:
 
 
 class Lister:
-    """Lists kinds of one cluster, and learns what it may list."""
+    """Lists kinds of one cluster, and learns what it may list: `places` are namespaces by kind, None the cluster."""
 
     def __init__(self, api: Api, options: KubernetesOptions, clock: Clock) -> None:
         self.api = api
         self.options = options
         self.clock = clock
         self.scope = Scope(options.namespaces or None)
+        self.places: dict[str, tuple[str | None, ...]] = {}
 
     def pages(self, served: Served, namespace: str | None, version: str | None) -> Listed:
         """One list, page by page: at exactly `version`, or of now for None."""
@@ -98,13 +101,16 @@ class Lister:
         """Everything of a kind that we may read, at `version` (None: as of now); None where nothing was readable."""
         if self.scope.namespaces is None or not served.kind.is_namespaced:
             try:
-                return self.pages(served, None, version)
+                found = self.pages(served, None, version)
             except Refused as error:
                 if error.status != FORBIDDEN:
                     raise
                 self.scope.denied[served.kind.key] = error.answer
                 if not served.kind.is_namespaced:
                     return None
+            else:
+                self.places[served.kind.key] = (None,)
+                return found
         return self._by_namespace(served, version)
 
     def _by_namespace(self, served: Served, version: str | None) -> Listed | None:
@@ -124,6 +130,7 @@ class Lister:
             version = version or part.version
         if not readable or version is None:
             return None
+        self.places[served.kind.key] = tuple(readable)
         if served.kind.key == "pods":
             self.scope.namespaces = tuple(readable)
         return Listed(items, version)
@@ -137,17 +144,41 @@ class Lister:
         return sorted(item["metadata"]["name"] for item in answer.get("items") or ())
 
 
-def read_moment(api: Api, kinds: Iterable[Kind], options: KubernetesOptions, clock: Clock) -> Moment:
-    """All `kinds` as of one version.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lists:
+    """All kinds as they were listed: each at `versions`, where the server lists at one version all the same."""
+
+    taken_at: datetime
+    objects: Mapping[str, list[Object]]
+    versions: Mapping[str, str]
+    places: Mapping[str, tuple[str | None, ...]]
+    served: Mapping[str, Served]
+    scope: SnapshotScope
+
+    def moment(self, version: str) -> Moment:
+        """As a moment at `version`."""
+        return Moment(
+            taken_at=self.taken_at,
+            version=version,
+            objects=self.objects,
+            served={key: one.group_version for key, one in self.served.items()},
+            scope=self.scope,
+        )
+
+
+def read_lists(api: Api, kinds: Iterable[Kind], options: KubernetesOptions, clock: Clock) -> Lists:
+    """All `kinds` at one version; each at its own where the server does not list at a version that it is given.
 
     Raises InconsistentSnapshot when the server forgot the version again and again, NotPermitted when neither pods nor
     nodes may be read, SchedulerUnreachable when it does not answer.
     """
     served = ordered(discover(api, kinds, clock.sleep))
+    is_exact = True
     for _ in range(TRIES):
-        lister = Lister(api, options, clock)
         try:
-            return _at_one_version(lister, served)
+            return _lists(Lister(api, options, clock), served, is_exact=is_exact)
+        except NoExactVersion:
+            is_exact = False
         except Refused as error:
             if error.status != GONE:
                 raise
@@ -159,23 +190,24 @@ def ordered(served: Iterable[Served]) -> list[Served]:
     return sorted(served, key=lambda one: (one.kind.key != "pods", one.kind.is_loose))
 
 
-def _at_one_version(lister: Lister, served: Sequence[Served]) -> Moment:
+def _lists(lister: Lister, served: Sequence[Served], *, is_exact: bool) -> Lists:
     taken_at = lister.clock.now()
     version: str | None = None
-    objects: dict[str, list[Object]] = {}
+    found: dict[str, Listed] = {}
     for one in served:
-        found = _listed(lister, one, None if one.kind.is_loose else version)
-        if found is None:
+        listed = _listed(lister, one, version if is_exact and not one.kind.is_loose else None)
+        if listed is None:
             continue
-        objects[one.kind.key] = found.items
+        found[one.kind.key] = listed
         if version is None and not one.kind.is_loose:
-            version = found.version
-    check_permitted(lister, objects)
-    return Moment(
+            version = listed.version
+    check_permitted(lister, found)
+    return Lists(
         taken_at=taken_at,
-        version=version or "",
-        objects=objects,
-        served={one.kind.key: one.group_version for one in served if one.kind.key in objects},
+        objects={key: listed.items for key, listed in found.items()},
+        versions={key: listed.version for key, listed in found.items()},
+        places=lister.places,
+        served={one.kind.key: one for one in served if one.kind.key in found},
         scope=lister.scope.told(),
     )
 
@@ -186,10 +218,13 @@ def _listed(lister: Lister, served: Served, version: str | None) -> Listed | Non
     except Refused as error:
         if version is not None and error.status in _NO_EXACT:
             raise NoExactVersion(str(error)) from error
+        if served.kind.is_loose and error.status != GONE:
+            lister.scope.denied[served.kind.key] = error.answer
+            return None
         raise
 
 
-def check_permitted(lister: Lister, objects: dict[str, list[Object]]) -> None:
+def check_permitted(lister: Lister, objects: Mapping[str, Listed]) -> None:
     """Raises NotPermitted where neither pods nor nodes were shown: nothing could be said of GPUs."""
     if "pods" not in objects and "nodes" not in objects:
         denied = "; ".join(f"{what}: {answer}" for what, answer in sorted(lister.scope.denied.items()))

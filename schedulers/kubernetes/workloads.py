@@ -65,7 +65,8 @@ def pod_rows(core: CoreFacts, gone: Sequence[tuple[Object, datetime]]) -> dict[s
             member = _member(core, pod, asked, gone_at)
             core.rows.add(member.row)
             members.setdefault(core.workload_of(pod), []).append(member)
-            core.pods_by_workload[core.workload_of(pod)].append(pod)
+            if gone_at is None:
+                core.pods_by_workload[core.workload_of(pod)].append(pod)
     return members
 
 
