@@ -98,6 +98,9 @@ class Settings(FileSettings):
         None, description="TOML file that says whose a pod is, for what is written to the service or back-filled"
     )
     scheduler: str = Field("fake", description="scheduler adapter for plans")
+    schedulers_file: Path | None = Field(
+        None, description="TOML file of [[scheduler]] tables: the schedulers that the service reads"
+    )
 
     @field_validator("token")
     @classmethod

@@ -47,6 +47,9 @@ HISTORY: Mapping[str, History] = {
 }
 """Dated records that make the ledger. Pods do, too: `warehouse.pods`."""
 
+STANDS: Mapping[str, str] = {"workload": "staged.scheduler <> '' or workload.scheduler = ''"}
+"""When a row may replace the stored one: what a scheduler says of its own work stands before what was made of pods."""
+
 
 def _identifiers(names: tuple[str, ...]) -> str:
     return ", ".join(f'"{name}"' for name in names)
@@ -55,9 +58,10 @@ def _identifiers(names: tuple[str, ...]) -> str:
 def _replace(cursor: duckdb.DuckDBPyConnection, kind: RecordType) -> datetime | None:
     """Insert or replace by key; gives the first instant that changed. Table and key are those of `RECORDS`."""
     changed_at = _first_change(cursor, kind) if kind.name in HISTORY else None
+    stands = f"and ({STANDS[kind.name]}) " if kind.name in STANDS else ""
     cursor.execute(
         f'merge into "{kind.name}" using staged using ({_identifiers(kind.key)}) '
-        "when matched then update by name when not matched then insert by name"
+        f"when matched {stands}then update by name when not matched then insert by name"
     )
     return changed_at
 

@@ -115,9 +115,12 @@ class Warehouse:
             except duckdb.Error as error:
                 raise WarehouseError(f"{name}: {error}") from error
 
-    def ingest(self, record: str, table: pa.Table, batch_id: str) -> ingest.IngestResult:
+    def ingest(
+        self, record: str, table: pa.Table, batch_id: str, *, must_know_tenants: bool = True
+    ) -> ingest.IngestResult:
         """Take a batch in. Returns after it is on disk; a batch id that is known changes nothing.
 
+        Without `must_know_tenants` its tenants need not be declared: schedulers name their own.
         Raises BadInput when the batch as a whole is unusable: unknown record, column missing, unknown or mistyped.
         """
         if record not in RECORDS:
@@ -130,7 +133,9 @@ class Warehouse:
                 if known.record != record:
                     raise BadInput("batch_id", f"was used for a batch of {known.record}")
                 return known
-            checked = validation.check(record, conforming, self._limits(), self._tenants(cursor))
+            checked = validation.check(
+                record, conforming, self._limits(), self._tenants(cursor) if must_know_tenants else ()
+            )
             rows = validation.latest_of_twins(record, checked.rows)
             result = ingest.IngestResult(
                 batch_id,

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from gpuledger.app.problem_rows import RATIOS, family, merged
+from gpuledger.app.schedulers.running import checked
 from gpuledger.errors import GpuledgerError, RuleError
 from gpuledger.model import Window
 from gpuledger.presentation import numbers, texts
@@ -64,6 +65,7 @@ def checks(service: Service) -> list[dict[str, Any]]:
         "readings_are_fresh": lambda: _fresh(service),
         "rules_load": lambda: ", ".join(map(_loaded, RULES)),
         "alerts_are_out": lambda: _delivered(service),
+        "schedulers_are_read": lambda: checked(service),
     }
     return [_checked(name, check) for name, check in every.items()]
 

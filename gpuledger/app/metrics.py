@@ -44,6 +44,18 @@ class ServiceMetrics:
         self.heartbeat = Gauge(
             "gpuledger_heartbeat_timestamp_seconds", "Alert when this stops moving", registry=self.registry
         )
+        self.scheduler_up = Gauge(
+            "gpuledger_scheduler_up", "Whether the last read was good", ["scheduler"], registry=self.registry
+        )
+        self.scheduler_whole = Gauge(
+            "gpuledger_scheduler_sees_all", "Whether nothing was denied to it", ["scheduler"], registry=self.registry
+        )
+        self.scheduler_read_at = Gauge(
+            "gpuledger_scheduler_last_read_timestamp_seconds", "Last good read", ["scheduler"], registry=self.registry
+        )
+        self.scheduler_failures = Counter(
+            "gpuledger_scheduler_failures", "Reads that failed", ["scheduler", "reason"], registry=self.registry
+        )
         self.outbox = Gauge("gpuledger_alert_outbox", "Messages by status", ["status"], registry=self.registry)
         self.findings = Gauge("gpuledger_findings", "Findings of the last run", ["analyzer"], registry=self.registry)
         self.finding_hours = Gauge(

@@ -18,6 +18,7 @@ import uvicorn
 from gpuledger.app.client import reach, sidecar
 from gpuledger.app.http import create_app
 from gpuledger.app.jobs import Jobs
+from gpuledger.app.schedulers.running import Schedulers
 from gpuledger.app.service import Service
 from gpuledger.config import Settings
 from gpuledger.errors import ConfigError, GpuledgerError, WarehouseBusy
@@ -77,14 +78,21 @@ def serve(settings: Settings) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn ends in good order, then raises the signal once more
         signal.signal(number, lambda *_: sys.exit(0))
     jobs = Jobs(service)
+    try:
+        schedulers = Schedulers.of(service)
+    except ConfigError:
+        service.close()
+        raise
     config = uvicorn.Config(
         create_app(service), host=host, port=port, log_level="warning", timeout_graceful_shutdown=10
     )
     try:
         with _announced(settings, host, port):
             jobs.start()
+            schedulers.start()
             log.info("serving", url=f"http://{host}:{port}", warehouse=str(settings.warehouse))
             _run(uvicorn.Server(config))
     finally:
+        schedulers.stop()
         jobs.stop()
         service.close()

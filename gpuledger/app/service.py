@@ -21,6 +21,7 @@ from gpuledger.app.metrics import ServiceMetrics
 from gpuledger.app.parameters import window as read_window
 from gpuledger.app.pod_books import PodBooks
 from gpuledger.app.receiving import Receiver
+from gpuledger.app.schedulers.feed import Feed
 from gpuledger.attribution.rules import load as load_rules
 from gpuledger.clock import Clock, SystemClock
 from gpuledger.config import Settings
@@ -59,6 +60,7 @@ class Service:
         self.receiver = Receiver(self.samples, books, settings, self.clock, self.metrics)
         self._remember_unbuilt()
         self._saving = threading.Lock()
+        self.feeds: Sequence[Feed] = ()
 
     def _remember_unbuilt(self) -> None:
         """What came before this start and is in no ledger yet is dirty still."""
@@ -83,9 +85,9 @@ class Service:
         """The rows of a named query."""
         return self.warehouse.query(name, **parameters)
 
-    def ingest(self, record: str, table: pa.Table, batch_id: str) -> IngestResult:
+    def ingest(self, record: str, table: pa.Table, batch_id: str, *, must_know_tenants: bool = True) -> IngestResult:
         """Take a batch in and count it."""
-        result = self.warehouse.ingest(record, table, batch_id)
+        result = self.warehouse.ingest(record, table, batch_id, must_know_tenants=must_know_tenants)
         outcome = "duplicate" if result.duplicate else "partial" if result.rejected_count else "accepted"
         self.metrics.batches.labels(record, outcome).inc()
         if not result.duplicate:

@@ -1,0 +1,74 @@
+"""What of two listings of one record changed: whole columns at a time, because a listing may have 20,000 rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import cast
+
+import polars as pl
+import pyarrow as pa
+
+from gpuledger.model import arrow_schema
+
+SUBJECTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "node": ("node",),
+        "asset": ("gpu_uuid",),
+        "tenant": ("tenant",),
+        "condition": ("subject", "condition"),
+        "scheduler_node": ("scheduler", "node"),
+        "node_state": ("scheduler", "node", "resource"),
+        "quota": ("queue", "flavor"),
+        "queue_resource": ("queue", "flavor", "resource"),
+        "wait": ("workload_id",),
+    }
+)
+"""Records that hold from `from_at` to `until_at`, and the columns that say of what."""
+
+EPISODES: Mapping[str, tuple[str, ...]] = MappingProxyType({"wait": ("cause",)})
+"""What makes another fact of one subject: of the others any column does. A wait goes on while its cause is the same,
+however its message changes."""
+
+
+def frame(table: pa.Table) -> pl.DataFrame:
+    """An Arrow table as a frame."""
+    return cast("pl.DataFrame", pl.from_arrow(table))
+
+
+def table(record: str, rows: pl.DataFrame) -> pa.Table:
+    """A frame as an Arrow table in the record's schema."""
+    schema = arrow_schema(record)
+    return rows.select(schema.names).to_arrow().cast(schema)
+
+
+def empty(record: str) -> pl.DataFrame:
+    """No rows of `record`."""
+    return frame(arrow_schema(record).empty_table())
+
+
+def beside(new: pl.DataFrame, old: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    """`new` with the columns of the row of `old` that has its key as `<name>_old`, NULL where there is none."""
+    marked = old.with_columns(is_known=pl.lit(value=True))
+    return new.join(marked, on=list(key), how="left", suffix="_old", nulls_equal=True).with_columns(
+        pl.col("is_known").fill_null(value=False)
+    )
+
+
+def differs(columns: Sequence[str]) -> pl.Expr:
+    """Whether a row of `beside` says something else than its old one in any of `columns`."""
+    if not columns:
+        return pl.lit(value=False)
+    return pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name}_old")) for name in columns)
+
+
+def changed(new: pl.DataFrame, old: pl.DataFrame, key: Sequence[str], but: Sequence[str] = ()) -> pl.DataFrame:
+    """Rows of `new` that are unknown to `old`, or say something else than there, apart from the columns `but`."""
+    others = [name for name in new.columns if name not in {*key, *but}]
+    joined = beside(new, old, key)
+    return joined.filter(~pl.col("is_known") | differs(others)).select(new.columns)
+
+
+def gone(new: pl.DataFrame, old: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    """Rows of `old` whose key `new` does not have."""
+    return old.join(new, on=list(key), how="anti", nulls_equal=True)
