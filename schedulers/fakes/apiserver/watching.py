@@ -74,6 +74,7 @@ class Watch:
         self._bookmark_seconds = bookmark_seconds
         self._closing = closing
         self._woken = asyncio.Event()
+        self._woken.set()  # the first look is at once: there may be changes since the version that it begins at
         self._is_called = False
         self._loop = asyncio.get_running_loop()
 
