@@ -1,0 +1,157 @@
+"""What Kueue counts against each queue, and what pods really hold."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from schedulers.kubernetes.facts import CoreFacts
+from schedulers.kubernetes.pods import Object, holds_node, name_of, uid_of
+from schedulers.kueue.cards import Cards
+from schedulers.kueue.cohorts import NOTHING
+from schedulers.kueue.jobs import Job
+from schedulers.kueue.quotas import Amounts, Key, Queues
+from schedulers.rows import SnapshotRows
+
+UNKNOWN_FLAVOR = ""
+"""Flavor of what pods hold for a workload that has no quota (any more)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One workload's part of a queue: what Kueue counts for it, and what its pods hold. Of GPU resources only."""
+
+    id: str
+    queue: str
+    ledger: Amounts
+    real: Amounts
+
+
+class Holdings:
+    """By queue. `jobs_were_read`, `pods_were_read`: all of them, so that what is not there does not exist."""
+
+    def __init__(
+        self, core: CoreFacts, queues: Queues, works: Sequence[Work], *, jobs_were_read: bool, pods_were_read: bool
+    ) -> None:
+        self._core = core
+        self._queues = queues
+        self._works = works
+        self._pending: dict[str, dict[str, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
+        self._pending_gpus: dict[str, float] = defaultdict(float)
+        self._ledger: dict[str, dict[Key, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
+        self.jobs_were_read = jobs_were_read
+        self.pods_were_read = pods_were_read
+
+    def count(self, jobs: Iterable[Job], waiting: Mapping[str, str], cards: Cards) -> None:
+        """Add up what jobs reserved, and what those ask for whose status (`waiting`, by subject) is pending."""
+        for job in jobs:
+            if job.queue is None:
+                continue
+            for key, amount in job.ledger.items():
+                self._ledger[job.queue][key] += amount
+            if waiting.get(job.subject) == "pending":
+                self._pending_gpus[job.queue] += cards.wanted(job) or 0.0
+                for name, amount in job.requested.items():
+                    self._pending[job.queue][name] += amount
+
+    @property
+    def are_known(self) -> bool:
+        """Whether it can be said of every queue what is reserved."""
+        return self.jobs_were_read or all(one.reserved is not None for one in self._queues.queues.values())
+
+    def ledger(self, queue: str) -> Amounts:
+        """What Kueue counts: its own sum, or that of the workloads where it does not tell."""
+        told = self._queues.queues[queue].reserved
+        return self._ledger[queue] if told is None else told
+
+    def real(self, queue: str) -> Amounts:
+        """What pods of its work hold."""
+        return _sums(work.real for work in self._works if work.queue == queue)
+
+    def held(self, queue: str) -> Amounts:
+        """What is taken of its quota: as much as either says, since more than either is there to be given."""
+        real = {key: amount for key, amount in self.real(queue).items() if key[0] != UNKNOWN_FLAVOR}
+        ledger = self.ledger(queue)
+        return {key: max(real.get(key, NOTHING), ledger.get(key, NOTHING)) for key in {*real, *ledger}}
+
+    def not_held(self, queue: str) -> Amounts:
+        """What is reserved for work whose pods do not hold it (yet)."""
+        mine = [work for work in self._works if work.queue == queue]
+        return _sums(
+            {key: max(NOTHING, amount - work.real.get(key, NOTHING)) for key, amount in work.ledger.items()}
+            for work in mine
+        )
+
+    def pending(self, queue: str) -> Mapping[str, Fraction] | None:
+        """What waiting work asks for, by resource; None where not all of it could be read."""
+        return self._pending[queue] if self.jobs_were_read else None
+
+    def pending_gpus(self, queue: str) -> float | None:
+        """The same in whole GPUs; slices of unknown size are left out."""
+        return self._pending_gpus[queue] if self.jobs_were_read else None
+
+    def complain(self, rows: SnapshotRows) -> None:
+        """Say of each queue where pods hold more than Kueue counts for them (stale reclaimablePods, pods that stay)."""
+        for queue in sorted({work.queue for work in self._works}):
+            found = [(work, over) for work in self._works if work.queue == queue and (over := self._beyond(work))]
+            if found:
+                ledger, real = (
+                    self._gpus(_sums(getattr(work, side) for work, _ in found)) for side in ("ledger", "real")
+                )
+                names = ", ".join(work.id for work, _ in found[:5]) + (", ..." if len(found) > 5 else "")
+                detail = f"Kueue counts {float(ledger):g}, pods hold {float(real):g}: {names}"
+                beyond = round(sum((over for _, over in found), NOTHING))
+                rows.problem("quota_mismatch", rows.named(queue), detail, subject_kind="queue", count=beyond)
+
+    def _beyond(self, work: Work) -> Fraction:
+        return max(NOTHING, self._gpus(work.real) - self._gpus(work.ledger))
+
+    def _gpus(self, amounts: Amounts) -> Fraction:
+        return sum((amount * (self._queues.share(key) or 0) for key, amount in amounts.items()), NOTHING)
+
+
+def works_of(core: CoreFacts, queues: Queues, jobs: Iterable[Job]) -> list[Work]:
+    """What each workload reserves and holds, in the queue of its object that has quota (of several, the first)."""
+    by_id: dict[str, list[Job]] = {}
+    for job in sorted(jobs, key=lambda one: (bool(one.now("Finished")), not one.now("QuotaReserved"), one.subject)):
+        if job.queue in queues.queues:
+            by_id.setdefault(job.id, []).append(job)
+    works = []
+    for workload_id, group in by_id.items():
+        pods = [pod for pod in core.pods_by_workload.get(workload_id, ()) if _holds(core, pod)]
+        ledger = _sums({key: amount for key, amount in job.ledger.items() if core.counts(key[1])} for job in group)
+        real = _sums(_pod_holds(core, queues, group, pod) for pod in pods)
+        works.append(Work(id=workload_id, queue=group[0].queue or "", ledger=ledger, real=real))
+    return works
+
+
+def _holds(core: CoreFacts, pod: Object) -> bool:
+    """Whether the pod is there (the core knows those that went, too) and on a node."""
+    return holds_node(pod) and uid_of(pod, core.rows.cluster) in core.pods_by_uid
+
+
+def _pod_holds(core: CoreFacts, queues: Queues, group: Sequence[Job], pod: Object) -> Amounts:
+    held: dict[Key, Fraction] = {}
+    with core.rows.sparing(name_of(pod)):
+        for resource, count in core.gpus_of(pod).items():
+            held[_flavor(queues, group, resource), resource] = Fraction(count).limit_denominator(1000)
+    return held
+
+
+def _flavor(queues: Queues, group: Sequence[Job], resource: str) -> str:
+    """The flavor that a workload was given for `resource`, or the only one that its queue has."""
+    given = [pods.flavors[resource] for job in group for pods in job.pod_sets if resource in pods.flavors]
+    if given:
+        return given[0]
+    offered = [flavor for flavor, name in queues.queues[group[0].queue or ""].limits if name == resource]
+    return offered[0] if len(offered) == 1 else UNKNOWN_FLAVOR
+
+
+def _sums(parts: Iterable[Amounts]) -> dict[Key, Fraction]:
+    total: dict[Key, Fraction] = defaultdict(Fraction)
+    for part in parts:
+        for key, amount in part.items():
+            total[key] += amount
+    return total

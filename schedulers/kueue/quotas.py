@@ -1,0 +1,199 @@
+"""What ClusterQueues, Cohorts, LocalQueues and ResourceFlavors say, read into plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from gpuledger.attribution.resources import is_whole
+from gpuledger.errors import BadInput
+from gpuledger.model import canonical_model, slice_share
+from schedulers.kubernetes.moment import Moment
+from schedulers.kubernetes.names import underscored
+from schedulers.kubernetes.pods import Object, meta, name_of
+from schedulers.kubernetes.quantities import quantity
+from schedulers.kueue.conditions import conditions_of
+from schedulers.kueue.kinds import CLUSTER_QUEUES, COHORTS, FLAVORS, LOCAL_QUEUES
+from schedulers.kueue.versions import at, fields_of
+from schedulers.rows import SnapshotRows
+
+Key = tuple[str, str]
+"""(flavor, resource), both as the cluster spells them."""
+
+Amounts = Mapping[Key, Fraction]
+
+MODEL_LABEL = "nvidia.com/gpu.product"
+MIG_PREFIX = "nvidia.com/mig-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Quota of one resource of one flavor; a limit of None is not set: any amount."""
+
+    nominal: Fraction
+    borrowing: Fraction | None
+    lending: Fraction | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A ClusterQueue or a Cohort. `reserved` and `used` are Kueue's own count; None: it does not tell."""
+
+    name: str
+    parent: str | None
+    limits: Mapping[Key, Limits]
+    weight: float = 1.0
+    status: str = "open"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    reserved: Amounts | None = None
+    used: Amounts | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalQueue:
+    """A namespace's door to a ClusterQueue."""
+
+    namespace: str
+    name: str
+    queue: str
+    status: str
+    labels: Mapping[str, str]
+    reserved: Amounts | None
+    used: Amounts | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queues:
+    """All of them as of one moment, by name (LocalQueues by "namespace/name"). `models` are GPU models by flavor."""
+
+    queues: Mapping[str, Holder]
+    cohorts: Mapping[str, Holder]
+    local: Mapping[str, LocalQueue]
+    models: Mapping[str, str | None]
+
+    def share(self, key: Key) -> Fraction | None:
+        """How much of a card one unit of `key` is; None where it is no GPU, or that cannot be told."""
+        return card_share(key[1], self.models.get(key[0]))
+
+
+def card_share(resource: str, model: str | None) -> Fraction | None:
+    """How much of a card of `model` one unit of `resource` is: 1, a MIG slice's part; None where it is not known."""
+    if resource.startswith(MIG_PREFIX):
+        share = slice_share(model, resource.removeprefix(MIG_PREFIX).replace(".me", "+me"))
+        return None if share is None else Fraction(share).limit_denominator(1000)
+    return Fraction(1) if is_whole(underscored(resource)) else None
+
+
+def exact(value: object, place: str) -> Fraction:
+    """A quantity as an exact number. Raises BadInput naming `place` for anything else, and for what is below zero."""
+    amount = Fraction(quantity(value, place)).limit_denominator(1_000_000_000)
+    if amount < 0:
+        raise BadInput(place, "is below zero")
+    return amount
+
+
+def read_queues(moment: Moment, rows: SnapshotRows) -> Queues:
+    """Everything that says who may use what. An object that cannot be understood becomes a problem of `rows`."""
+    queues = {holder.name: holder for holder in _holders(moment, rows)}
+    cohorts = {holder.name: holder for holder in _cohorts(moment, rows)}
+    named = [holder.parent for holder in (*queues.values(), *cohorts.values()) if holder.parent]
+    for name in named:
+        cohorts.setdefault(name, Holder(name=name, parent=None, limits={}))
+    return Queues(
+        queues=queues,
+        cohorts=cohorts,
+        local={f"{one.namespace}/{one.name}": one for one in _local(moment, rows)},
+        models={meta(flavor)["name"]: _model(flavor) for flavor in moment.of(FLAVORS)},
+    )
+
+
+def _model(flavor: Object) -> str | None:
+    labels = (flavor.get("spec") or {}).get("nodeLabels") or {}
+    return canonical_model(labels.get(MODEL_LABEL))
+
+
+def _holders(moment: Moment, rows: SnapshotRows) -> Iterator[Holder]:
+    fields = fields_of(moment, CLUSTER_QUEUES)
+    for thing in moment.of(CLUSTER_QUEUES):
+        with rows.sparing(name_of(thing), "queue"):
+            yield _holder(thing, at(thing, fields.cohort))
+
+
+def _cohorts(moment: Moment, rows: SnapshotRows) -> Iterator[Holder]:
+    for thing in moment.of(COHORTS):
+        with rows.sparing(f"cohort:{name_of(thing)}", "queue"):
+            yield _holder(thing, at(thing, ("spec", "parentName")))
+
+
+def _holder(thing: Object, parent: object) -> Holder:
+    spec, status = thing["spec"], thing.get("status") or {}
+    weight = (spec.get("fairSharing") or {}).get("weight")
+    return Holder(
+        name=meta(thing)["name"],
+        parent=str(parent) if parent else None,
+        limits=_limits(spec.get("resourceGroups") or ()),
+        weight=1.0 if weight is None else quantity(weight, "spec.fairSharing.weight"),
+        status=_status(thing),
+        labels=meta(thing).get("labels") or {},
+        reserved=_amounts(status.get("flavorsReservation")),
+        used=_amounts(status.get("flavorsUsage")),
+    )
+
+
+def _limits(groups: Sequence[Object]) -> Mapping[Key, Limits]:
+    found = {}
+    for group in groups:
+        for flavor in group["flavors"]:
+            for resource in flavor["resources"]:
+                place = f"{flavor['name']}/{resource['name']}"
+                found[flavor["name"], resource["name"]] = Limits(
+                    nominal=exact(resource["nominalQuota"], f"{place} nominalQuota"),
+                    borrowing=_maybe(resource.get("borrowingLimit"), f"{place} borrowingLimit"),
+                    lending=_maybe(resource.get("lendingLimit"), f"{place} lendingLimit"),
+                )
+    return found
+
+
+def _maybe(value: object, place: str) -> Fraction | None:
+    return None if value is None else exact(value, place)
+
+
+def _amounts(flavors: Sequence[Object] | None) -> Amounts | None:
+    if flavors is None:
+        return None
+    return {
+        (flavor["name"], resource["name"]): exact(resource["total"], f"{flavor['name']}/{resource['name']} total")
+        for flavor in flavors
+        for resource in flavor.get("resources") or ()
+        if resource.get("total") is not None
+    }
+
+
+def _status(thing: Object) -> str:
+    stop = thing["spec"].get("stopPolicy")
+    if meta(thing).get("deletionTimestamp"):
+        return "closed"
+    if stop in ("Hold", "HoldAndDrain"):
+        return "held" if stop == "Hold" else "draining"
+    active = conditions_of(thing).get("Active")
+    if active is None:
+        return "unknown"
+    return "open" if active.is_true else "closed"
+
+
+def _local(moment: Moment, rows: SnapshotRows) -> Iterator[LocalQueue]:
+    fields = fields_of(moment, LOCAL_QUEUES)
+    for thing in moment.of(LOCAL_QUEUES):
+        with rows.sparing(name_of(thing), "queue"):
+            status = thing.get("status") or {}
+            usage = at(thing, fields.local_usage)
+            yield LocalQueue(
+                namespace=meta(thing)["namespace"],
+                name=meta(thing)["name"],
+                queue=thing["spec"]["clusterQueue"],
+                status=_status(thing),
+                labels=meta(thing).get("labels") or {},
+                reserved=_amounts(status.get("flavorsReservation")),
+                used=_amounts(usage if isinstance(usage, list) else None),
+            )

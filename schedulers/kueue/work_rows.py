@@ -1,0 +1,185 @@
+"""Workloads, what is in their way, and what happened to them, as records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from gpuledger.model import Wait, Workload, WorkloadEvent
+from schedulers.kubernetes.facts import CoreFacts
+from schedulers.kueue.cards import Cards
+from schedulers.kueue.conditions import Condition
+from schedulers.kueue.jobs import Job
+from schedulers.kueue.quotas import Queues
+from schedulers.kueue.waiting import Judge, Standstill, State, best, eligible_at
+from schedulers.reasons import Told
+
+WAITING = ("held", "pending", "admitted")
+
+_VICTIM_OF = re.compile(r"accommodate a workload \(UID: ([\w-]+)")
+_PATH = re.compile(r"preemptor path: /?(?:[^;/\s]+/)*([^;/\s]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Works:
+    """Turns Workload objects into records, beside what the core made of the pods that they already have."""
+
+    core: CoreFacts
+    queues: Queues
+    judge: Judge
+    cards: Cards
+
+    def add(self, jobs: Sequence[Job]) -> Mapping[str, State]:
+        """Rows of all work with GPUs; the state of each object by "namespace/name"."""
+        by_id: dict[str, list[Job]] = {}
+        for job in jobs:
+            if self.cards.are_wanted(job):
+                by_id.setdefault(job.id, []).append(job)
+        states = {job.subject: self.judge.state(job) for job in jobs}
+        by_uid = {job.uid: job.id for job in jobs}
+        for group in by_id.values():
+            self._add(group, states)
+            self.core.rows.add(*_unique(event for job in group for event in self._events(job, by_uid)))
+        return states
+
+    def _add(self, group: Sequence[Job], states: Mapping[str, State]) -> None:
+        job, state = best((job, states[job.subject]) for job in group)
+        known = self.core.workloads.get(job.id)
+        status = _with_pods(state.status, known)
+        alive = [one for one in group if not one.now("Finished")] or [job]
+        self.core.workloads[job.id] = replace(
+            known or self._new(alive, job),
+            queue=self.core.rows.named(job.queue) if job.queue and job.queue in self.queues.queues else "",
+            status=status,
+            priority=job.priority,
+            is_gang=job.whose.is_gang or (known is not None and known.is_gang),
+            pod_count=max(sum(_pods(one) for one in alive), known.pod_count if known else 0),
+            submitted_at=min(job.created_at, known.submitted_at) if known else job.created_at,
+            eligible_at=eligible_at(job, state),
+            started_at=_started(job, status, known),
+            ended_at=over.since if (over := job.now("Finished")) else None,
+            attempt=job.evictions,
+        )
+        self._say(group, states, status)
+
+    def _say(self, group: Sequence[Job], states: Mapping[str, State], status: str) -> None:
+        """What is in its way. Pods that wait for Kueue say less than Kueue; those that it let go say it themselves."""
+        workload_id = group[0].id
+        if status not in WAITING:
+            self.core.unsay(workload_id, status)
+            return
+        waiting = [(job, state) for job in group if (state := states[job.subject]).status == status]
+        if status == "admitted" and not any(state.waits for _, state in waiting):
+            self._admitted(waiting[0][0], workload_id)
+            return
+        self.core.unsay(workload_id, status)
+        for job, state in waiting:
+            for wait in state.waits:
+                self.core.say(self._wait(job, wait), status)
+
+    def _admitted(self, job: Job, workload_id: str) -> None:
+        """Kueue let it go: its pods tell what they wait for; pods that are not there yet are to be made."""
+        told = list(self.core.waits.get(workload_id, ()))
+        self.core.unsay(workload_id, "admitted")
+        for wait in told:
+            self.core.say(wait, "admitted")
+        if not told:
+            admitted = job.now("Admitted")
+            placed = ", ".join(f"{place} ({pods})" for one in job.pod_sets for place, pods in one.placed)
+            words = f"{admitted.message if admitted else ''} to run in {placed}".strip() if placed else ""
+            reason = admitted.reason if admitted and admitted.reason else "Admitted"
+            told_now = Told("startup", reason, words or (admitted.message if admitted else ""), job.subject)
+            self.core.say(self._wait(job, Standstill(told_now, admitted.since if admitted else None)), "admitted")
+
+    def _wait(self, job: Job, wait: Standstill) -> Wait:
+        return Wait(
+            workload_id=job.id,
+            from_at=min(wait.since or self.core.rows.taken_at, self.core.rows.taken_at),
+            cause=wait.told.cause,
+            reason=wait.told.reason,
+            message=wait.told.message or None,
+            gpus=self.cards.wanted(job),
+            pods=_pods(job),
+        )
+
+    def _new(self, alive: Sequence[Job], job: Job) -> Workload:
+        """A workload that has no pods (yet)."""
+        per_pod, gpus, milli = self.cards.shape(job)
+        return Workload(
+            workload_id=job.id,
+            name=job.whose.name,
+            kind=job.whose.kind,
+            stage=job.whose.stage,
+            tenant=job.whose.tenant,
+            user=job.whose.user,
+            submitted_at=job.created_at,
+            pod_count=sum(_pods(one) for one in alive),
+            num_gpu=gpus,
+            gpu_milli=milli,
+            cpu_milli=round(per_pod.get("cpu", 0) * 1000),
+            memory_mib=round(per_pod.get("memory", 0) / 2**20),
+            scheduler=self.core.rows.scheduler,
+            namespace=job.namespace,
+        )
+
+    def _events(self, job: Job, by_uid: Mapping[str, str]) -> Iterator[WorkloadEvent]:
+        yield WorkloadEvent(workload_id=job.id, ts=job.created_at, kind="submitted")
+        for kind, event in (("Admitted", "admitted"), ("PodsReady", "ready"), ("Requeued", "requeued")):
+            if condition := job.now(kind):
+                yield from _event(job, condition, event)
+        if over := job.now("Finished"):
+            kind = {"Failed": "failed", "OutOfSync": "cancelled"}.get(over.reason, "finished")
+            yield from _event(job, over, kind)
+        evicted, preempted = job.now("Evicted"), job.now("Preempted")
+        if preempted:
+            yield from _event(job, preempted, "preempted", self._beneficiary(preempted, by_uid))
+        if evicted and not (preempted and evicted.reason == "Preempted"):
+            kind = "preempted" if evicted.reason == "Preempted" else "evicted"
+            who = self._beneficiary(evicted, by_uid) if kind == "preempted" else None
+            yield from _event(job, evicted, kind, who)
+
+    def _beneficiary(self, condition: Condition, by_uid: Mapping[str, str]) -> str | None:
+        """For whom it had to go: the workload where its object is still there, else its queue."""
+        uid, path = _VICTIM_OF.search(condition.message), _PATH.search(condition.message)
+        if uid and uid[1] in by_uid:
+            return by_uid[uid[1]]
+        return self.core.rows.named(path[1]) if path and path[1] != "UNKNOWN" else None
+
+
+def _with_pods(status: str, known: Workload | None) -> str:
+    """What Kueue says, and where pods know better, what they say: admitted pods run; evicted ones still do."""
+    if known is not None and known.status == "running" and status in WAITING:
+        return "running"
+    return status
+
+
+def _started(job: Job, status: str, known: Workload | None) -> datetime | None:
+    """When its pods did; where they are gone by now, when they were ready, or else let go. Who waits has not begun."""
+    if status in WAITING:
+        return None
+    if known and known.started_at:
+        return known.started_at
+    let_go = job.now("PodsReady") or job.now("Admitted")
+    return let_go.since if let_go else None
+
+
+def _pods(job: Job) -> int:
+    return sum(one.count for one in job.pod_sets)
+
+
+def _event(job: Job, condition: Condition, kind: str, beneficiary: str | None = None) -> Iterator[WorkloadEvent]:
+    if condition.since is not None:
+        yield WorkloadEvent(
+            workload_id=job.id,
+            ts=condition.since,
+            kind=kind,
+            reason=condition.reason or None,
+            beneficiary=beneficiary,
+        )
+
+
+def _unique(events: Iterable[WorkloadEvent]) -> list[WorkloadEvent]:
+    """One event for each key: several objects of a workload may tell of the same second."""
+    return list({(one.workload_id, one.ts, one.kind): one for one in events}.values())
