@@ -7,12 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gpuledger.attribution import Rules
 from gpuledger.ports import SnapshotScope
+from schedulers.kubernetes.allocations import allocation_rows
+from schedulers.kubernetes.claims import Devices, claims_of, devices_of
 from schedulers.kubernetes.facts import CoreFacts, OwnerKey
+from schedulers.kubernetes.gangs import mark_gangs
 from schedulers.kubernetes.moment import Kind, Moment
-from schedulers.kubernetes.nodes import allocate, node_rows, state_rows
+from schedulers.kubernetes.nodes import allocate, claim_state_rows, node_rows, state_rows
 from schedulers.kubernetes.options import KubernetesOptions
+from schedulers.kubernetes.placing import Room
 from schedulers.kubernetes.pods import Object, meta, name_of, owner_of, uid_of
+from schedulers.kubernetes.quotas import quota_rows
 from schedulers.kubernetes.thinning import thin_event, thin_node, thin_pod
+from schedulers.kubernetes.waiting import wait_rows
 from schedulers.kubernetes.workloads import pod_rows, workload_rows
 from schedulers.rights import Right
 from schedulers.rows import SnapshotRows
@@ -23,12 +29,18 @@ QUOTAS = Kind("", "resourcequotas", ("v1",), is_optional=False)
 EVENTS = Kind("", "events", ("v1",), keep=thin_event, is_loose=True, fields="type=Warning")
 PRIORITIES = Kind("scheduling.k8s.io", "priorityclasses", ("v1",), is_namespaced=False)
 
-CORE_KINDS = (NODES, PODS, QUOTAS, EVENTS, PRIORITIES)
+SLICES = Kind("resource.k8s.io", "resourceslices", ("v1", "v1beta2", "v1beta1"), is_namespaced=False)
+CLAIMS = Kind("resource.k8s.io", "resourceclaims", ("v1", "v1beta2", "v1beta1"))
+PODGROUPS = Kind("scheduling.k8s.io", "podgroups", ("v1beta1", "v1alpha3", "v1alpha2"))
+WORKLOADS = Kind("scheduling.k8s.io", "workloads", ("v1beta1", "v1alpha3", "v1alpha2", "v1alpha1"))
+
+CORE_KINDS = (NODES, PODS, QUOTAS, EVENTS, PRIORITIES, SLICES, CLAIMS, PODGROUPS, WORKLOADS)
 
 CORE_RIGHTS = (
     Right("", ("nodes", "pods", "resourcequotas", "events")),
     Right("", ("namespaces",), ("list",)),
-    Right("scheduling.k8s.io", ("priorityclasses",)),
+    Right("scheduling.k8s.io", ("priorityclasses", "podgroups", "workloads")),
+    Right("resource.k8s.io", ("resourceslices", "resourceclaims")),
 )
 
 FROM_KIND: Mapping[str, tuple[str, ...]] = {
@@ -51,14 +63,29 @@ def core_rows(
 ) -> CoreFacts:
     """Adds the rows of nodes, pods, quotas and devices; gives what the adapter's own mapping starts from."""
     core = _facts(moment, rows, rules, options, further)
-    nodes = node_rows(core, options.topology_labels)
+    devices = devices_of(moment.of(SLICES), moment.of(CLAIMS), rows, options.gpu_resources)
+    _claimed(core, devices)
+    nodes = node_rows(core, options.topology_labels, devices)
     allocate(core, nodes)
     if is_whole(moment):
         state_rows(core, nodes)
+        claim_state_rows(core, nodes, devices)
         rows.listed("node_state")
     members = pod_rows(core, moment.gone)
     workload_rows(core, members)
+    allocation_rows(core, members, devices)
+    wait_rows(core, Room.of(core, nodes if is_whole(moment) else {}), moment.of(EVENTS))
+    mark_gangs(core, moment.of(PODGROUPS), moment.of(WORKLOADS))
+    quota_rows(core, {name_of(one): one for one in moment.of(QUOTAS)})
+    if moment.has(QUOTAS):
+        rows.listed(*FROM_KIND["resourcequotas"])
     return core
+
+
+def _claimed(core: CoreFacts, devices: Devices) -> None:
+    for uid, pod in core.pods_by_uid.items():
+        if claims := claims_of(pod):
+            core.claimed[uid] = sum(len(devices.given.get(one, ())) or devices.asked.get(one, 0) for one in claims)
 
 
 def is_whole(moment: Moment) -> bool:

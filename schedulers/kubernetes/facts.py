@@ -24,7 +24,8 @@ class CoreFacts:
     `workloads` are the rows of all work with GPUs that has pods, by workload id; an adapter may replace them
     (`dataclasses.replace`) and add those without pods. They are written when its mapping is done.
     `waits` holds, for each workload that waits, everything that is in its way; `say` adds to it, and the most specific
-    becomes the row. `gpu_resources` are names that count GPUs here beyond those that are known everywhere.
+    becomes the row. `claimed` is how many devices pods without GPU requests hold or ask for by claims (DRA), by uid;
+    `gpu_resources` are names that count GPUs here beyond those that are known everywhere.
     """
 
     rows: SnapshotRows
@@ -40,6 +41,7 @@ class CoreFacts:
     priorities: Mapping[str, int] = field(default_factory=dict)
     model_of_node: dict[str, str] = field(default_factory=dict)
     further: Callable[[Object], Mapping[str, float]] = lambda _: {}
+    claimed: dict[str, float] = field(default_factory=dict)
     requests: dict[str, Mapping[str, float]] = field(default_factory=dict)
     attributions: dict[str, Attribution] = field(default_factory=dict)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from gpuledger.attribution.resources import is_whole
 from gpuledger.model import Condition, Node, NodeState, SchedulerNode, canonical_model
+from schedulers.kubernetes.claims import Device, Devices
 from schedulers.kubernetes.facts import CoreFacts
 from schedulers.kubernetes.hami import cards_of
 from schedulers.kubernetes.names import underscored
@@ -69,14 +70,15 @@ def _cards(offered: Mapping[str, float], labels: Mapping[str, str]) -> int | Non
     return int(sum(offered.values()) // max(1, int(copies) if copies.isdecimal() else 1)) if offered else None
 
 
-def node_rows(core: CoreFacts, topology: Mapping[str, tuple[str, ...]]) -> dict[str, NodeFacts]:
+def node_rows(core: CoreFacts, topology: Mapping[str, tuple[str, ...]], devices: Devices) -> dict[str, NodeFacts]:
     """Adds `node`, `scheduler_node` and `condition` rows; gives what is known of the nodes that have GPUs."""
     facts = {}
     for name, node in core.nodes.items():
         with core.rows.sparing(name, "node"):
             found = _facts(core, node, topology)
-            _inventory(core, node, found)
-            if found.capacity or found.allocatable:
+            claimable = devices.cards_of(name)
+            _inventory(core, node, found, claimable)
+            if found.capacity or found.allocatable or claimable:
                 facts[name] = found
     return facts
 
@@ -99,12 +101,16 @@ def _facts(core: CoreFacts, node: Object, topology: Mapping[str, tuple[str, ...]
     )
 
 
-def _inventory(core: CoreFacts, node: Object, facts: NodeFacts) -> None:
+def _inventory(core: CoreFacts, node: Object, facts: NodeFacts, claimable: Sequence[Device]) -> None:
     labels: Mapping[str, str] = meta(node).get("labels") or {}
     registered = cards_of(node)
     model = canonical_model(labels.get("nvidia.com/gpu.product") or (registered[0].model if registered else None))
-    cards = len(registered) or _cards(facts.capacity, labels)
-    offered = sum(card.is_healthy for card in registered) if registered else _cards(facts.allocatable, labels)
+    cards, offered = _cards(facts.capacity, labels), _cards(facts.allocatable, labels)
+    if registered:
+        cards, offered = len(registered), sum(card.is_healthy for card in registered)
+    elif claimable and not cards:
+        cards, offered = len(claimable), sum(not device.is_tainted for device in claimable)
+        model = model or claimable[0].model
     if model:
         core.model_of_node[facts.name] = model
     if cards is not None:
@@ -184,3 +190,32 @@ def state_rows(core: CoreFacts, nodes: Mapping[str, NodeFacts]) -> None:
                     from_at=core.rows.taken_at,
                 )
             )
+
+
+def claim_state_rows(core: CoreFacts, nodes: Mapping[str, NodeFacts], devices: Devices) -> None:
+    """Adds a `node_state` row for each node and driver of devices that are claimed; `resource` is the driver.
+
+    In cards: a card of which any part is given away is not free, and counts as allocated by that part.
+    """
+    held = devices.held()
+    listed = ((name, driver) for name, drivers in devices.by_node.items() for driver in drivers if name)
+    for name, driver in sorted(listed):
+        cards = [device for device in devices.by_node[name][driver] if device.is_card]
+        facts = nodes.get(name)
+        takes_work = facts is None or facts.takes_work
+        free = sum(not card.is_tainted and not held.get(card.card or "") for card in cards)
+        core.rows.add(
+            NodeState(
+                scheduler=core.rows.scheduler,
+                node=name,
+                resource=underscored(driver),
+                capacity=float(len(cards)),
+                allocatable=float(sum(not card.is_tainted for card in cards)),
+                allocated=sum(held.get(card.card or "", 0.0) for card in cards),
+                free=float(free) if takes_work else 0.0,
+                is_ready=facts is None or facts.is_ready,
+                is_schedulable=facts is None or not facts.is_cordoned,
+                reason=facts.reason if facts else None,
+                from_at=core.rows.taken_at,
+            )
+        )

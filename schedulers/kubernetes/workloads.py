@@ -80,7 +80,7 @@ def _member(core: CoreFacts, pod: Object, asked: tuple[str, float] | None, gone_
         pod=named["name"],
         node=node_of(pod),
         workload_id=core.workload_of(pod),
-        gpu_count=asked[1] if asked else None,
+        gpu_count=asked[1] if asked else core.claimed.get(uid_of(pod, core.rows.cluster)),
         resource=asked[0] if asked else CLAIM,
         phase=phase_of(pod),
         owner_kind=owner.kind if owner else None,
@@ -145,7 +145,7 @@ def _priority(core: CoreFacts, pod: Object) -> int:
 def _status(group: Sequence[Member]) -> str:
     """What the pods make of it: it runs while one of them does; over, it is what its last pod became."""
     live = [member for member in group if member.row.ended_at is None]
-    if any(member.row.phase == "Running" for member in live):
+    if any(member.row.phase in ("Running", "Unknown") for member in live):
         return "running"
     if live:
         return "admitted" if all(member.row.node for member in live) else "pending"

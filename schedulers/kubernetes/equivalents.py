@@ -1,0 +1,62 @@
+"""What pods hold in whole GPUs: slices, copies and shares are parts of one."""
+
+from __future__ import annotations
+
+from gpuledger.model import slice_share
+from schedulers.kubernetes.facts import CoreFacts
+from schedulers.kubernetes.hami import GPU, Asked, cards_of
+from schedulers.kubernetes.names import counts_gpus
+from schedulers.kubernetes.pods import Object, meta, node_of
+
+_MIG = "nvidia.com/mig-"
+
+
+def model_for(core: CoreFacts, node: str | None) -> str | None:
+    """The GPU model of `node`; of a pod without one that of the cluster, where it has only one."""
+    if node:
+        return core.model_of_node.get(node)
+    models = set(core.model_of_node.values())
+    return models.pop() if len(models) == 1 else None
+
+
+def card_mib(core: CoreFacts, node: str | None) -> float | None:
+    """The memory of one card of `node` (any node, where none is given) in MiB; None where it is not told."""
+    for name in [node] if node else core.nodes:
+        found = core.nodes.get(name)
+        if found is None:
+            continue
+        cards = cards_of(found)
+        if cards:
+            return cards[0].memory_mib
+        labelled = (meta(found).get("labels") or {}).get("nvidia.com/gpu.memory", "")
+        if labelled.isdecimal():
+            return float(labelled)
+    return None
+
+
+def copies(core: CoreFacts, node: str | None) -> int:
+    """How many copies of each card `node` offers (time-slicing); 1 where it does not share cards."""
+    found = core.nodes.get(node or "")
+    labelled = (meta(found).get("labels") or {}).get("nvidia.com/gpu.replicas", "") if found else ""
+    return max(1, int(labelled)) if labelled.isdecimal() else 1
+
+
+def of_resource(core: CoreFacts, resource: str, count: float, node: str | None) -> float | None:
+    """`count` of a resource (the cluster's spelling) in whole GPUs; None where that cannot be told."""
+    if resource.startswith(_MIG):
+        share = slice_share(model_for(core, node), resource.removeprefix(_MIG))
+        return None if share is None else count * share
+    if resource in (GPU, f"{GPU}.shared"):
+        return count / copies(core, node)
+    return count if counts_gpus(resource) else None
+
+
+def of_pod(core: CoreFacts, pod: Object) -> float | None:
+    """What `pod` holds or asks for in whole GPUs; None where part of it cannot be told."""
+    requests, node = core.requests_of(pod), node_of(pod)
+    asked = Asked.by(requests)
+    if asked.cards and asked.is_shared:
+        return asked.cards * asked.share(card_mib(core, node))
+    parts = [of_resource(core, resource, count, node) for resource, count in core.gpus_of(pod).items()]
+    known = [part for part in parts if part is not None]
+    return sum(known) if parts and len(known) == len(parts) else None

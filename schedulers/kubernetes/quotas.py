@@ -1,0 +1,128 @@
+"""ResourceQuotas: ceilings of a namespace, each as a queue of its own.
+
+Of GPUs and other extended resources only `requests.<name>` counts; a limit under the plain name is accepted and does
+nothing. `<class>.deviceclass.resource.k8s.io/devices` limits devices that are claimed (DRA).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from gpuledger.attribution.resources import is_whole
+from gpuledger.model import Queue, QueueResource, QueueState, Quota
+from schedulers.kubernetes.facts import CoreFacts
+from schedulers.kubernetes.names import counts_gpus, parts_gpus, underscored
+from schedulers.kubernetes.pods import Object, holds_node, meta, name_of
+from schedulers.kubernetes.quantities import quantity
+from schedulers.rows import INSTANT_SECONDS
+
+REQUESTS = "requests."
+LIMITS = "limits."
+Held = Mapping[tuple[str, str], float]
+"""(namespace, resource) to what its bound pods hold."""
+
+DEVICES = ".deviceclass.resource.k8s.io/devices"
+
+
+def quota_rows(core: CoreFacts, quotas: Mapping[str, Object]) -> None:
+    """Adds `queue`, `quota`, `queue_resource` and `queue_state` rows; a quota without GPUs gives none."""
+    held = _held(core) if quotas else {}
+    for name, given in quotas.items():
+        with core.rows.sparing(name, "queue"):
+            _quota(core, name, given, held)
+
+
+def _amounts(given: Mapping[str, Any] | None, field: str) -> dict[str, float]:
+    return {name: quantity(amount, f"{field}[{name}]") for name, amount in (given or {}).items()}
+
+
+def _is_gpu(core: CoreFacts, key: str) -> bool:
+    plain = key.removeprefix(REQUESTS).removeprefix(LIMITS)
+    return core.counts(plain) or parts_gpus(plain) or plain.endswith(DEVICES)
+
+
+def _quota(core: CoreFacts, name: str, given: Object, held: Held) -> None:
+    status = given.get("status") or {}
+    hard = _amounts(status.get("hard") or (given.get("spec") or {}).get("hard"), "hard")
+    used = _amounts(status.get("used"), "used")
+    if not any(_is_gpu(core, key) for key in hard):
+        return
+    namespace, queue = meta(given)["namespace"], core.rows.named(name)
+    tenant = core.whose(namespace, "", {}).tenant
+    core.rows.add(Queue(queue=queue, tenant=tenant, scheduler=core.rows.scheduler))
+    kept = _effective(core, queue, hard)
+    for resource, key in kept.items():
+        core.rows.add(
+            QueueResource(
+                queue=queue,
+                resource=resource,
+                nominal=hard[key],
+                limit=hard[key],
+                used=used.get(key),
+                from_at=core.rows.taken_at,
+            )
+        )
+    limits = {resource: (hard[key], used.get(key)) for resource, key in kept.items()}
+    whole = [name for name in limits if counts_gpus(name) and is_whole(underscored(name))]
+    if len(whole) == 1:
+        running = held.get((namespace, whole[0]), 0.0)
+        _whole_cards(core, given, Queue(queue=queue, tenant=tenant), limits[whole[0]], running)
+
+
+def _effective(core: CoreFacts, queue: str, hard: Mapping[str, float]) -> dict[str, str]:
+    """The resource that each key of `hard` limits; a key that limits nothing becomes a problem."""
+    kept: dict[str, str] = {}
+    for key in sorted(hard):
+        plain = key.removeprefix(REQUESTS).removeprefix(LIMITS)
+        if core.counts(plain) and not key.startswith(REQUESTS):
+            detail = f"{key} limits nothing: of {plain} only {REQUESTS}{plain} counts"
+            core.rows.problem("bad_quota", queue, detail, subject_kind="queue")
+            continue
+        resource = plain if parts_gpus(plain) else key.removeprefix(REQUESTS)
+        if resource not in kept or hard[key] < hard[kept[resource]]:
+            kept[resource] = key
+    return kept
+
+
+def _whole_cards(
+    core: CoreFacts, given: Object, queue: Queue, limits: tuple[float, float | None], running: float
+) -> None:
+    """The quota in whole GPUs, where one resource of it counts cards; `running` are held by the namespace's pods."""
+    (ceiling, used), spec = limits, given.get("spec") or {}
+    core.rows.add(
+        Quota(
+            queue=queue.queue,
+            tenant=queue.tenant,
+            nominal_gpus=ceiling,
+            borrowing_limit_gpus=0.0,
+            lending_limit_gpus=0.0,
+            limit_gpus=ceiling,
+            from_at=core.rows.taken_at,
+        )
+    )
+    is_part = bool(spec.get("scopeSelector") or spec.get("scopes"))
+    if not is_part and used is not None and used < running:
+        detail = f"says {used:g} are used, its pods hold {running:g}"
+        core.rows.problem("quota_mismatch", queue.queue, detail, subject_kind="queue", count=round(running - used))
+    core.rows.add(
+        QueueState(
+            ts=core.rows.taken_at,
+            queue=queue.queue,
+            tenant=queue.tenant,
+            duration_seconds=INSTANT_SECONDS,
+            nominal_gpus=ceiling,
+            running_gpus=used if is_part and used is not None else running,
+        )
+    )
+
+
+def _held(core: CoreFacts) -> Held:
+    held: dict[tuple[str, str], float] = defaultdict(float)
+    for pod in core.pods_by_uid.values():
+        if holds_node(pod):
+            with core.rows.sparing(name_of(pod)):
+                for resource, count in core.gpus_of(pod).items():
+                    held[meta(pod)["namespace"], resource] += count
+    return held
