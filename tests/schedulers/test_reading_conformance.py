@@ -31,6 +31,7 @@ from tests.schedulers.reading import (
 
 WORLDS: Mapping[str, str] = {
     "airflow": "tests.schedulers.worlds.airflow:world",
+    "ray": "tests.schedulers.worlds.ray:world",
     "yarn": "tests.schedulers.worlds.yarn:world",
 }
 """module:function(folder, cluster), a context manager that gives a World."""
