@@ -1,0 +1,159 @@
+"""Jobs as `squeue` and `scontrol -d show job` list them, and attempts as `sacct` does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from gpuledger.errors import BadInput
+from schedulers.slurm.columns import Row, at, needed_at, padded, plain, whole, words
+from schedulers.slurm.facts import Job
+from schedulers.slurm.names import hosts
+from schedulers.slurm.transport import Broken
+from schedulers.slurm.tres import CUT
+
+SQUEUE_WIDTHS: Mapping[str, int] = {
+    "JobID": 12,
+    "ArrayJobID": 12,
+    "ArrayTaskID": 300,
+    "State": 24,
+    "Reason": 300,
+    "RestartCnt": 10,
+    "SubmitTime": 22,
+    "EligibleTime": 22,
+    "StartTime": 22,
+    "EndTime": 22,
+    "UserName": 64,
+    "Account": 100,
+    "Partition": 300,
+    "QOS": 100,
+    "NodeList": 1000,
+    "NumNodes": 12,
+    "PriorityLong": 14,
+    "tres-alloc": 600,
+    "tres-per-job": 200,
+    "tres-per-node": 200,
+    "Name": 500,
+}
+"""Columns of `squeue -O` and how wide each is asked for; the name last, for it may hold anything."""
+
+SACCT_COLUMNS = (
+    "JobIDRaw", "JobID", "User", "Account", "Partition", "QOS", "State", "Reason", "Submit", "Eligible", "Start",
+    "End", "Restarts", "NNodes", "NodeList", "Priority", "ReqTRES", "AllocTRES", "AdminComment", "JobName",
+)  # fmt: skip
+"""Columns of `sacct`; those that a version does not have are not asked for."""
+
+_DETAIL = re.compile(r" JOB_GRES=\S*((?: +Nodes=\S+ CPU_IDs=\S+ Mem=\S+ GRES=\S*)+) +MinCPUsNode=")
+_ON_NODES = re.compile(r"Nodes=(\S+) CPU_IDs=\S+ Mem=\S+ GRES=(\S*)")
+
+
+def squeue_format() -> str:
+    """The text for `squeue -O`."""
+    last = list(SQUEUE_WIDTHS)[-1]
+    return ",".join(f"{name}:{width}{'' if name == last else '|'}" for name, width in SQUEUE_WIDTHS.items())
+
+
+def queued(lines: Iterable[bytes], details: Mapping[int, Sequence[tuple[str, str]]], broken: Broken) -> list[Job]:
+    """The jobs of `squeue`, with what of them sits where; a line that makes no sense goes to `broken`."""
+    found = []
+    for line in filter(bytes.strip, lines):
+        try:
+            found.append(_queued(padded(line, SQUEUE_WIDTHS), details))
+        except BadInput as error:
+            broken.append((line[:40].split(b"|")[0].decode("utf-8", "replace").strip(), str(error)))
+    return found
+
+
+def _queued(row: Row, details: Mapping[int, Sequence[tuple[str, str]]]) -> Job:
+    job_id, tasks = whole(row["JobID"], 0), row["ArrayTaskID"]
+    states, resources = words(row["State"]), row["tres-alloc"]
+    is_pending = "PENDING" in states
+    is_task = tasks.isdecimal()
+    if row["NodeList"].endswith(CUT):
+        raise BadInput("NodeList", "is longer than its column")
+    return Job(
+        job_id=job_id,
+        array_job_id=whole(row["ArrayJobID"], None) if tasks else None,
+        array_task_id=int(tasks) if is_task else None,
+        array_tasks="" if is_task else tasks.replace(CUT, "..."),
+        name=row["Name"],
+        user=row["UserName"],
+        account=row["Account"],
+        partition=row["Partition"],
+        qos=row["QOS"],
+        states=states,
+        reason="" if row["Reason"] == "None" else row["Reason"],
+        submit_at=needed_at(row["SubmitTime"], "SubmitTime"),
+        eligible_at=at(row["EligibleTime"]),
+        start_at=None if is_pending else at(row["StartTime"]),
+        end_at=at(row["EndTime"]),
+        restarts=whole(row["RestartCnt"], 0),
+        nodes="" if is_pending else row["NodeList"],
+        node_count=whole(row["NumNodes"].split("-")[0], 1),
+        priority=whole(row["PriorityLong"], 0),
+        tres_req=resources if is_pending else "",
+        tres_alloc="" if is_pending else resources,
+        per_job=row["tres-per-job"],
+        per_node=row["tres-per-node"],
+        gres_by_node=tuple(details.get(job_id, ())),
+    )
+
+
+def placed(lines: Iterable[str]) -> dict[int, list[tuple[str, str]]]:
+    """(node, GRES with indexes) by job, of `scontrol -d -o show job`.
+
+    A job's name or command may imitate the part that tells it: a line with more than one such part tells nothing.
+    """
+    found: dict[int, list[tuple[str, str]]] = {}
+    for line in lines:
+        job, told = re.match(r"JobId=(\d+) ", line), _DETAIL.findall(line)
+        if job is None or len(told) != 1:
+            continue
+        found[int(job[1])] = [
+            (node, resources) for nodes, resources in _ON_NODES.findall(told[0]) for node in hosts(nodes)
+        ]
+    return found
+
+
+def accounted(lines: Iterable[bytes], columns: Sequence[str], broken: Broken) -> list[Job]:
+    """The attempts of `sacct -P -X -D`; a line that makes no sense goes to `broken`."""
+    found = []
+    for line in filter(bytes.strip, lines):
+        try:
+            found.append(_accounted(plain(line, columns)))
+        except BadInput as error:
+            broken.append((line.split(b"|")[0].decode("utf-8", "replace"), str(error)))
+    return found
+
+
+def _accounted(row: Row) -> Job:
+    match = re.fullmatch(r"(\d+)(?:_(?:(\d+)|\[(.*)\]))?(?:\+\d+)?", row["JobID"])
+    raw = whole(row.get("JobIDRaw", "").split("_")[0], None)
+    if match is None:
+        raise BadInput("JobID", f"{row['JobID']!r} is no job")
+    nodes = row.get("NodeList", "")
+    is_array = match[2] is not None or match[3] is not None
+    return Job(
+        job_id=raw if raw is not None else int(match[1]),
+        array_job_id=int(match[1]) if is_array else None,
+        array_task_id=int(match[2]) if match[2] else None,
+        array_tasks=match[3] or "",
+        name=row.get("JobName", ""),
+        user=row.get("User", ""),
+        account=row.get("Account", ""),
+        partition=row.get("Partition", ""),
+        qos=row.get("QOS", ""),
+        states=words(row["State"]),
+        reason="" if row.get("Reason") == "None" else row.get("Reason", ""),
+        submit_at=needed_at(row["Submit"], "Submit"),
+        eligible_at=at(row.get("Eligible", "")),
+        start_at=at(row["Start"]) if hosts(nodes) or "NodeList" not in row else None,
+        end_at=at(row.get("End", "")),
+        restarts=whole(row["Restarts"], 0) if "Restarts" in row else None,
+        nodes=nodes,
+        node_count=whole(row.get("NNodes", ""), 1),
+        priority=whole(row.get("Priority", ""), 0),
+        tres_req=row.get("ReqTRES", ""),
+        tres_alloc=row.get("AllocTRES", ""),
+        summary=row.get("AdminComment", ""),
+    )

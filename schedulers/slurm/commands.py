@@ -1,0 +1,143 @@
+"""Slurm by its commands. Times are asked in UTC, texts read as UTF-8, whatever this machine's settings are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from hashlib import sha256
+
+from gpuledger.errors import NotPermitted, SchedulerUnreachable
+from schedulers.slurm import command_facts, command_jobs
+from schedulers.slurm.facts import Facts, Job
+from schedulers.slurm.options import SlurmOptions
+from schedulers.slurm.transport import Broken, places, places_in
+
+_OURS = {"TZ": "UTC", "LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "standard", "SLURM_BITSTR_LEN": "0"}
+_THEIRS = ("SQUEUE_", "SINFO_", "SACCT_", "SCONTROL_", "SLURM_CLUSTERS")
+"""What begins so would change the commands' output."""
+_REFUSALS = ("permission denied", "not authorized", "access denied", "invalid credential", "authentication failure")
+
+
+class Commands:
+    """Runs `squeue`, `scontrol`, `sacctmgr` and `sacct`, each with its columns named."""
+
+    def __init__(self, options: SlurmOptions) -> None:
+        self._options = options
+        self.where = f"squeue ({options.slurm_conf or 'its own configuration'})"
+        self._sacct_columns: tuple[str, ...] = ()
+
+    def facts(self) -> Facts:
+        """Everything, once. What the accounting does not let us see is in `denied`."""
+        broken: Broken = []
+        denied: list[tuple[str, str]] = []
+        # The shortest time lies between jobs and nodes: they are compared with each other.
+        details = command_jobs.placed(self._lines("scontrol", "-d", "-o", "show", "job"))
+        queue = self._run("squeue", "-a", "-h", "-t", "all", "-O", command_jobs.squeue_format())
+        nodes = self._lines("scontrol", "-d", "-o", "show", "node")
+        jobs = tuple(command_jobs.queued(queue, details, broken))
+        hosts = command_facts.shown_hosts(nodes, broken)
+        partitions = command_facts.shown_partitions(self._lines("scontrol", "-a", "-o", "show", "partition"), broken)
+        reservations = command_facts.shown_reservations(self._lines("scontrol", "-o", "show", "reservation"), broken)
+        found: dict[str, list[bytes]] = {"assoc": [], "qos": [], "live": []}
+        with self._allowed("accounts (sacctmgr show assoc)", denied):
+            columns = ",".join(command_facts.ASSOCIATION_COLUMNS)
+            found["assoc"] = self._run("sacctmgr", "-nP", "show", "assoc", f"format={columns}", *self._cluster())
+        with self._allowed("qos (sacctmgr show qos)", denied):
+            found["qos"] = self._run("sacctmgr", "-nP", "show", "qos", f"format={','.join(command_facts.QOS_COLUMNS)}")
+        with self._allowed("live counts (scontrol show assoc_mgr)", denied):
+            found["live"] = self._run("scontrol", "-o", "show", "assoc_mgr", "flags=assoc,qos")
+        return Facts(
+            jobs=jobs,
+            hosts=hosts,
+            partitions=partitions,
+            reservations=reservations,
+            associations=command_facts.shown_associations(found["assoc"], broken),
+            qos=command_facts.shown_qos(found["qos"], broken),
+            used=command_facts.live_counts(_texts(found["live"])),
+            places=self._places(),
+            denied=tuple(denied),
+            broken=tuple(broken),
+            version=sha256(
+                b"\n".join([*queue, *found["assoc"], *found["qos"], *"\n".join(nodes).encode().split()])
+            ).hexdigest(),
+        )
+
+    def finished(self, begin: datetime, end: datetime) -> tuple[list[Job], Broken]:
+        """The attempts of `sacct` that ran or waited in the time; earlier attempts are told by -D, steps left out."""
+        columns = self._columns()
+        broken: Broken = []
+        asked = ("-a", "-X", "-D", "-P", "-n", f"--format={','.join(columns)}")
+        lines = self._run("sacct", *asked, f"--starttime={_time(begin)}", f"--endtime={_time(end)}")
+        return command_jobs.accounted(lines, columns, broken), broken
+
+    def _columns(self) -> tuple[str, ...]:
+        if not self._sacct_columns:
+            known = {word.lower() for line in self._lines("sacct", "--helpformat") for word in line.split()}
+            self._sacct_columns = tuple(name for name in command_jobs.SACCT_COLUMNS if name.lower() in known)
+        return self._sacct_columns
+
+    def _cluster(self) -> list[str]:
+        name = next((line for line in self._lines("scontrol", "show", "config") if line.startswith("ClusterName")), "")
+        return [f"cluster={name.partition('=')[2].strip()}"] if name else []
+
+    def _places(self) -> dict[str, tuple[str | None, str | None]]:
+        if self._options.topology_conf:
+            return places_in(self._options.topology_conf)
+        try:
+            return places(self._lines("scontrol", "show", "topology"))
+        except SchedulerUnreachable:  # it has none (topology/flat), and says so as an error
+            return {}
+
+    @contextmanager
+    def _allowed(self, what: str, denied: list[tuple[str, str]]) -> Iterator[None]:
+        try:
+            yield
+        except (NotPermitted, SchedulerUnreachable) as error:
+            denied.append((what, str(error)))
+
+    def _lines(self, command: str, *arguments: str) -> list[str]:
+        return _texts(self._run(command, *arguments))
+
+    def _run(self, command: str, *arguments: str) -> list[bytes]:
+        """What a command printed, by lines. Raises SchedulerUnreachable or NotPermitted naming it."""
+        folder = self._options.commands_in
+        place = f"{command} {' '.join(arguments[:4])}"
+        try:
+            done = subprocess.run(  # noqa: S603 no shell; the program is named by the options
+                [str(folder / command) if folder else command, *arguments],
+                capture_output=True,
+                env=self._environment(),
+                timeout=self._options.timeout_seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise SchedulerUnreachable(f"{place}: no answer in {self._options.timeout_seconds:g} s") from None
+        except OSError as error:
+            raise SchedulerUnreachable(f"{place}: {error.strerror or type(error).__name__}") from None
+        told = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        if done.returncode or any("Invalid" in line and "specification" in line for line in told):
+            _refuse(place, told or done.stdout.decode("utf-8", "replace").strip().splitlines())
+        return done.stdout.splitlines()
+
+    def _environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(_THEIRS)}
+        conf = {"SLURM_CONF": str(self._options.slurm_conf)} if self._options.slurm_conf else {}
+        return {**kept, **_OURS, **conf}
+
+
+def _refuse(place: str, told: Sequence[str]) -> None:
+    text = "; ".join(told[:2]) or "failed and said nothing"
+    if any(word in text.lower() for word in _REFUSALS):
+        raise NotPermitted(f"{place}: {text}")
+    raise SchedulerUnreachable(f"{place}: {text}")
+
+
+def _texts(lines: Sequence[bytes]) -> list[str]:
+    return [line.decode("utf-8", "replace").rstrip() for line in lines]
+
+
+def _time(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%S")

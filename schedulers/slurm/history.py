@@ -1,0 +1,94 @@
+"""Finished work from Slurm's accounting: attempts, where they ran, and how long each waited for what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from gpuledger.model import Wait
+from schedulers.rows import SnapshotRows
+from schedulers.slurm.facts import Job
+from schedulers.slurm.jobs import JobRows, Reading
+from schedulers.slurm.reasons import REASONS
+from schedulers.slurm.summary import fault
+
+RECORDS = frozenset({"workload", "pod", "wait", "workload_event"})
+
+
+def days(begin: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """[`begin`, `end`) cut at midnights of UTC, so that one read again gives the same pieces."""
+    while begin < end:
+        midnight = begin.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+        yield begin, min(midnight, end)
+        begin = midnight
+
+
+@dataclass(slots=True)
+class Attempts:
+    """Counts attempts at the same job where the accounting does not: requeued, a job keeps its id and its owner.
+
+    An id that comes again for another user, account or name is another job.
+    """
+
+    _last: dict[tuple[int, str, str, str], tuple[datetime, int]] = field(default_factory=dict)
+
+    def counted(self, jobs: Iterable[Job]) -> list[Job]:
+        """`jobs` with `restarts`, oldest first; remembers them for later ones."""
+        found = []
+        for job in sorted(jobs, key=lambda one: (one.submit_at, one.job_id)):
+            told = job if job.restarts is not None else replace(job, restarts=self._count(job))
+            self._last[self._key(told)] = (told.submit_at, told.restarts or 0)
+            found.append(told)
+        return found
+
+    def _count(self, job: Job) -> int:
+        last = self._last.get(self._key(job))
+        if last is None:
+            return 0
+        submit_at, restarts = last
+        return restarts if submit_at == job.submit_at else restarts + 1
+
+    def _key(self, job: Job) -> tuple[int, str, str, str]:
+        return job.job_id, job.user, job.account, job.name
+
+
+def add_finished(jobs: Sequence[Job], maker: JobRows, rows: SnapshotRows, *, summaries: bool) -> None:
+    """The rows of attempts that started or ended; those that wait still are told by what Slurm knows now."""
+    for reading in maker.add(job for job in jobs if not job.is_waiting):
+        rows.add(*waits(reading))
+        job = reading.job
+        is_over = reading.workload.ended_at is not None and job.start_at is not None
+        if is_over and reading.held.total != 0 and (job.summary or summaries) and (why := fault(job.summary)):
+            rows.problem(
+                "unreadable_object", reading.workload.workload_id, f"job {job.label}: {why}", subject_kind="workload"
+            )
+
+
+def waits(reading: Reading) -> list[Wait]:
+    """The time before it was eligible (its own will: a hold, a begin time, another job), and that for GPUs after it.
+
+    The accounting keeps one reason, the last: it says why the first part was, where it can be that; else the second.
+    """
+    job, workload = reading.job, reading.workload
+    over_at = job.start_at or workload.ended_at
+    if over_at is None:
+        return []
+    said = REASONS.tell(job.reason or "None")
+    own = said.cause if said.cause in ("held", "dependency") else "held"
+    other = "unknown" if said.cause in ("held", "dependency", "scheduler") else said.cause
+    eligible_at = min(job.eligible_at or over_at, over_at)
+    parts = [(job.submit_at, eligible_at, own), (max(eligible_at, job.submit_at), over_at, other)]
+    return [
+        Wait(
+            workload_id=workload.workload_id,
+            from_at=begin,
+            until_at=end,
+            cause=cause,
+            reason=said.reason if cause == said.cause else "",
+            gpus=float(workload.num_gpu * workload.pod_count),
+            pods=workload.pod_count,
+        )
+        for begin, end, cause in parts
+        if end > begin
+    ]
