@@ -1,20 +1,20 @@
-"""How many whole cards a number of GPU resources is: slices and copies by what the nodes say that offer them."""
+"""How many whole cards an amount of GPU resources is, of a queue as well as of a pod."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpuledger.attribution.resources import SHARED_CARD, WHOLE_CARD, is_whole
+from gpuledger.attribution.resources import is_whole
 from gpuledger.errors import BadInput
-from gpuledger.model import slice_share
-from schedulers.kubernetes.names import counts_gpus, underscored
-from schedulers.kubernetes.pods import Object, meta
+from schedulers.kubernetes.equivalents import of_resource
+from schedulers.kubernetes.facts import CoreFacts
+from schedulers.kubernetes.names import underscored
+from schedulers.kubernetes.pods import Object
 from schedulers.kubernetes.quantities import quantity
 
-_SLICE = "/mig-"
-_REPLICAS = "nvidia.com/gpu.replicas"
-_MEMORY = "nvidia.com/gpu.memory"
+SHARES = frozenset({"volcano.sh/vgpu-number", "volcano.sh/gpu-number"})
+"""They count parts of cards of which the name does not say how large they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,7 @@ class Amount:
 class Cards:
     """What one of a GPU resource is worth, by the nodes that offer it."""
 
-    nodes: Mapping[str, Object]
-    models: Mapping[str, str]
+    core: CoreFacts
     _everywhere: dict[str, float | None] = field(default_factory=dict)
 
     def share(self, resource: str, node: str | None = None) -> float | None:
@@ -38,8 +37,10 @@ class Cards:
 
         None where that is not known, or not the same on all nodes that offer it.
         """
-        if node is not None and node in self.nodes:
-            return self._share_on(resource, node)
+        if resource in SHARES:
+            return None
+        if node is not None and node in self.core.nodes:
+            return of_resource(self.core, resource, 1.0, node)
         if resource not in self._everywhere:
             self._everywhere[resource] = self._share_anywhere(resource)
         return self._everywhere[resource]
@@ -48,7 +49,7 @@ class Cards:
         """All GPU resources of `amounts` as whole cards; what has no known share is left out and makes it partial."""
         gpus, is_partial = None, False
         for resource, amount in amounts.items():
-            if not counts_gpus(resource):
+            if not self.core.counts(resource):
                 continue
             share = self.share(resource, node)
             if share is None:
@@ -57,26 +58,15 @@ class Cards:
                 gpus = (gpus or 0.0) + amount * share
         return Amount(gpus, is_partial)
 
-    def card_mib(self, node: str | None) -> float | None:
-        """The memory of each card of `node` in MiB, as its labels say; None where they do not."""
-        told = (meta(self.nodes.get(node or "", {})).get("labels") or {}).get(_MEMORY, "")
-        return float(told) if told.isdecimal() and int(told) > 0 else None
-
     def _share_anywhere(self, resource: str) -> float | None:
-        shares = {self._share_on(resource, name) for name, node in self.nodes.items() if _offers(node, resource)}
+        shares = {
+            of_resource(self.core, resource, 1.0, name)
+            for name, node in self.core.nodes.items()
+            if _offers(node, resource)
+        }
         if not shares:
             return 1.0 if is_whole(underscored(resource)) else None
         return shares.pop() if len(shares) == 1 else None
-
-    def _share_on(self, resource: str, node: str) -> float | None:
-        name = underscored(resource)
-        if name in (WHOLE_CARD, SHARED_CARD):
-            copies = (meta(self.nodes[node]).get("labels") or {}).get(_REPLICAS, "1")
-            return 1.0 / max(1, int(copies)) if copies.isdecimal() else None
-        if is_whole(name):
-            return 1.0
-        _, is_slice, profile = resource.partition(_SLICE)
-        return slice_share(self.models.get(node), profile) if is_slice else None
 
 
 def _offers(node: Object, resource: str) -> bool:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from schedulers.kubernetes.names import counts_gpus, parts_gpus
+from schedulers.kubernetes.names import parts_gpus
+from schedulers.kubernetes.words import WORDS
 from schedulers.reasons import Reasons
 
 _HEAD = re.compile(r"(?:\b\d+/(\d+) |\ball )nodes are (?:un)?available|no nodes with enough resources were found")
@@ -20,29 +21,25 @@ _PIECE = re.compile(
 )
 _LACKS = re.compile(r"Insufficient (\S+?)[.,]?$")
 
-_OF_A_NODE = Reasons.of(
+_OTHER_WORDS = Reasons.of(
     (
-        (r"volume|pvc|csi", "storage"),
-        (r"topology spread|topology constraint|hypernode", "topology"),
-        (r"enough resources: GPU memory|insufficient GPU memory|CardInsufficientMemory", "gpu_memory"),
-        (r"enough resources: GPUs|enough of mig profile|resource fit failed|NodeResourceFitFailed", "capacity"),
-        (r"enough resources: (CPU|memory)|Insufficient (cpu|memory|ephemeral-storage|pods)", "cpu_mem"),
-        (r"too many pods|pod number exceeded", "cpu_mem"),
-        (r"not-ready|unreachable|unschedulable|not ready|disk-pressure|memory-pressure", "health"),
-        (r"taint|affinity|selector|didn't match|no free ports|node group", "placement"),
+        (r"enough resources: GPU memory", "gpu_memory"),
+        (r"enough resources: GPUs|enough of mig profile|resource fit failed", "capacity"),
+        (r"enough resources: (CPU cores|memory)|pod number exceeded", "cpu_mem"),
+        (r"hypernode", "topology"),
     )
 )
+"""What Volcano and KAI say of a node that Kubernetes' own scheduler does not."""
 
 _LAST_FIRST = ("storage", "topology")
 
 
 def _of_piece(text: str) -> str:
     lacks = _LACKS.search(text)
-    if lacks and counts_gpus(lacks[1]):
-        return "capacity"
     if lacks and parts_gpus(lacks[1]):
         return "gpu_memory"
-    return _OF_A_NODE.tell("", text).cause
+    found = _OTHER_WORDS.tell("", text).cause
+    return WORDS.tell("", text).cause if found == "unknown" else found
 
 
 def cause_of_nodes(message: str) -> str | None:

@@ -58,9 +58,8 @@ class GroupMapping:
     def _hold(self, pod: Object, work: QueueWork) -> None:
         if not holds_node(pod) or not self.core.gpus_of(pod):
             return
-        amount = held_cards(pod, self.core, self.cards)
         held = {name: count for name, count in self.core.requests_of(pod).items() if _is_of_gpus(name)}
-        work.hold(held, None if amount.is_partial else amount.gpus)
+        work.hold(held, held_cards(pod, self.core))
 
     def _workloads(self, group: PodGroup) -> Iterator[str]:
         """The workloads with GPUs that the group's pods belong to; of a group without pods the one that it will be."""

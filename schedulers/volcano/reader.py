@@ -97,7 +97,7 @@ class Volcano(KubernetesFamily):
     def enrich(self, moment: Moment, core: CoreFacts, rows: SnapshotRows) -> None:
         """Queues, what their work holds and waits for, and where nodes stand."""
         events = events_of((*moment.of(EVENTS), *moment.of(GROUP_EVENTS)))
-        cards, specs = Cards(core.nodes, core.model_of_node), specs_of(moment.of(QUEUES), rows)
+        cards, specs = Cards(core), specs_of(moment.of(QUEUES), rows)
         mapping = GroupMapping(core=core, cards=cards, specs=specs, events=events)
         for group in groups_of(moment, core):
             with rows.sparing(rows.named(group.key)):

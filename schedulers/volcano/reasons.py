@@ -5,22 +5,19 @@ from __future__ import annotations
 import re
 
 from schedulers.fitting import cause_of_nodes
+from schedulers.kubernetes.words import WORDS
 from schedulers.reasons import Reasons, Told
 
 REASONS = Reasons.of(
     (
-        (r"persistentvolumeclaim|unbound|volume node affinity|StorageClass|FailedBinding", "storage"),
         (r"queue resource quota insufficient|queue .*(overused|exceed)", "quota"),
         (r"HyperNode|highestTierAllowed|network topology", "topology"),
-        (r"CardInsufficientMemory|vgpu-memory", "gpu_memory"),
-        (r"SchedulingGated", "held"),
-        (r"SchedulerError", "scheduler"),
         (r"tasks in gang unschedulable|pod group is not ready", "gang"),
         (r"NotEnoughTasks|NotEnoughPodsOfTask|Not enough valid", "gang"),
         (r"^NotEnoughResources:", "capacity"),
     )
 )
-"""(pattern over "reason: message", cause); asked where a message does not count nodes."""
+"""(pattern over "reason: message", cause); asked where a message does not count nodes, before Kubernetes' words."""
 
 _FITS = re.compile(r"can possibly be ass\w+ to ", re.IGNORECASE)
 _ORIGIN = re.compile(r"Origin reason is [^:]*:\s*(.*)", re.DOTALL)
@@ -34,9 +31,9 @@ def says_it_fits(reason: str, message: str) -> bool:
 def tell(reason: str, message: str, subject: str = "") -> Told:
     """What `reason` and `message` mean. A gang's words that name the first pod's reason mean that reason."""
     origin = _ORIGIN.search(message)
-    known = REASONS.tell(reason, message, subject)
-    if known.cause not in ("storage", "quota", "topology"):
-        own = cause_of_nodes(origin[1] if origin else message)
-        if own and (origin or known.cause != "gang"):
-            return Told(own, reason, message, subject)
-    return known
+    cause = cause_of_nodes(origin[1] if origin else message)
+    if cause is None:
+        cause = REASONS.tell(reason, message).cause
+    if cause == "unknown":
+        cause = WORDS.tell(reason, message).cause
+    return Told(cause, reason, message, subject)
