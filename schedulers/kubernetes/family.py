@@ -20,6 +20,7 @@ from schedulers.kubernetes.facts import CoreFacts
 from schedulers.kubernetes.moment import Kind, Moment
 from schedulers.kubernetes.options import KubernetesOptions
 from schedulers.kubernetes.pods import Object
+from schedulers.kubernetes.quiet import no_collecting
 from schedulers.kubernetes.watching import read_moment, watch_moments
 from schedulers.rights import Right
 from schedulers.rows import SnapshotRows
@@ -87,9 +88,10 @@ class KubernetesFamily:
     def mapped(self, moment: Moment) -> SchedulerSnapshot:
         """The records of `moment`: a pure function of it."""
         rows = SnapshotRows(self.scheduler, self.cluster, moment.taken_at)
-        core = core_rows(moment, rows, self._rules, self.options, self.further_requests)
-        self.enrich(moment, core, rows)
-        finish(core)
+        with no_collecting():
+            core = core_rows(moment, rows, self._rules, self.options, self.further_requests)
+            self.enrich(moment, core, rows)
+            finish(core)
         return rows.snapshot(moment.version, scope_of(moment, self.from_kind), (*LISTED, *self.listed))
 
     def snapshot(self) -> SchedulerSnapshot:

@@ -20,6 +20,7 @@ from schedulers.kubernetes.discovery import Served, discover
 from schedulers.kubernetes.moment import Kind, Moment
 from schedulers.kubernetes.options import KubernetesOptions
 from schedulers.kubernetes.pods import Object
+from schedulers.kubernetes.quiet import no_collecting
 
 TRIES = 3
 """How often a moment is begun anew when the server forgot its version."""
@@ -176,7 +177,8 @@ def read_lists(api: Api, kinds: Iterable[Kind], options: KubernetesOptions, cloc
     is_exact = True
     for _ in range(TRIES):
         try:
-            return _lists(Lister(api, options, clock), served, is_exact=is_exact)
+            with no_collecting():
+                return _lists(Lister(api, options, clock), served, is_exact=is_exact)
         except NoExactVersion:
             is_exact = False
         except Refused as error:
