@@ -75,14 +75,14 @@ class Kueue(KubernetesFamily):
         denied = {what for what, _ in moment.scope.denied}
         jobs_were_read = moment.has(WORKLOADS) and not moment.scope.namespaces
         holdings = Holdings(
-            core,
             queues,
+            cards,
             works_of(core, queues, jobs),
             jobs_were_read=jobs_were_read,
             pods_were_read=is_whole(moment) and jobs_were_read,
         )
-        holdings.count(jobs, {subject: state.status for subject, state in states.items()}, cards)
-        Books(rows, core.rules, queues, holdings, cohorts_are_known=COHORTS.key not in denied).add()
+        holdings.count(jobs, {subject: state.status for subject, state in states.items()})
+        Books(rows, core.rules, queues, cards, holdings, cohorts_are_known=COHORTS.key not in denied).add()
         holdings.complain(rows)
         rows.listed("queue", "quota", "queue_resource")
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from schedulers.kubernetes.equivalents import of_pod
 from schedulers.kubernetes.facts import CoreFacts
 from schedulers.kubernetes.pods import Object, holds_node, name_of, uid_of
 from schedulers.kueue.cards import Cards
@@ -21,22 +22,26 @@ UNKNOWN_FLAVOR = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """One workload's part of a queue: what Kueue counts for it, and what its pods hold. Of GPU resources only."""
+    """One workload's part of a queue: what Kueue counts for it, and what its pods hold. Of GPU resources only.
+
+    `running_gpus` are whole cards: pods may hold parts of them that no resource's name tells.
+    """
 
     id: str
     queue: str
     ledger: Amounts
     real: Amounts
+    running_gpus: float
 
 
 class Holdings:
     """By queue. `jobs_were_read`, `pods_were_read`: all of them, so that what is not there does not exist."""
 
     def __init__(
-        self, core: CoreFacts, queues: Queues, works: Sequence[Work], *, jobs_were_read: bool, pods_were_read: bool
+        self, queues: Queues, cards: Cards, works: Sequence[Work], *, jobs_were_read: bool, pods_were_read: bool
     ) -> None:
-        self._core = core
         self._queues = queues
+        self._cards = cards
         self._works = works
         self._pending: dict[str, dict[str, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
         self._pending_gpus: dict[str, float] = defaultdict(float)
@@ -44,7 +49,7 @@ class Holdings:
         self.jobs_were_read = jobs_were_read
         self.pods_were_read = pods_were_read
 
-    def count(self, jobs: Iterable[Job], waiting: Mapping[str, str], cards: Cards) -> None:
+    def count(self, jobs: Iterable[Job], waiting: Mapping[str, str]) -> None:
         """Add up what jobs reserved, and what those ask for whose status (`waiting`, by subject) is pending."""
         for job in jobs:
             if job.queue is None:
@@ -52,7 +57,7 @@ class Holdings:
             for key, amount in job.ledger.items():
                 self._ledger[job.queue][key] += amount
             if waiting.get(job.subject) == "pending":
-                self._pending_gpus[job.queue] += cards.wanted(job) or 0.0
+                self._pending_gpus[job.queue] += self._cards.wanted(job) or 0.0
                 for name, amount in job.requested.items():
                     self._pending[job.queue][name] += amount
 
@@ -70,14 +75,23 @@ class Holdings:
         """What pods of its work hold."""
         return _sums(work.real for work in self._works if work.queue == queue)
 
+    def running_gpus(self, queue: str) -> float | None:
+        """The same in whole cards. Where not all pods could be seen, what Kueue says that admitted work uses."""
+        if self.pods_were_read:
+            return sum(work.running_gpus for work in self._works if work.queue == queue)
+        used = self._queues.queues[queue].used
+        return None if used is None else float(self._cards.gpus(used))
+
     def held(self, queue: str) -> Amounts:
         """What is taken of its quota: as much as either says, since more than either is there to be given."""
         real = {key: amount for key, amount in self.real(queue).items() if key[0] != UNKNOWN_FLAVOR}
         ledger = self.ledger(queue)
         return {key: max(real.get(key, NOTHING), ledger.get(key, NOTHING)) for key in {*real, *ledger}}
 
-    def not_held(self, queue: str) -> Amounts:
-        """What is reserved for work whose pods do not hold it (yet)."""
+    def not_held(self, queue: str) -> Amounts | None:
+        """What is reserved for work whose pods do not hold it (yet); None where not all pods could be seen."""
+        if not self.pods_were_read:
+            return None
         mine = [work for work in self._works if work.queue == queue]
         return _sums(
             {key: max(NOTHING, amount - work.real.get(key, NOTHING)) for key, amount in work.ledger.items()}
@@ -98,7 +112,7 @@ class Holdings:
             found = [(work, over) for work in self._works if work.queue == queue and (over := self._beyond(work))]
             if found:
                 ledger, real = (
-                    self._gpus(_sums(getattr(work, side) for work, _ in found)) for side in ("ledger", "real")
+                    self._cards.gpus(_sums(getattr(work, side) for work, _ in found)) for side in ("ledger", "real")
                 )
                 names = ", ".join(work.id for work, _ in found[:5]) + (", ..." if len(found) > 5 else "")
                 detail = f"Kueue counts {float(ledger):g}, pods hold {float(real):g}: {names}"
@@ -106,10 +120,7 @@ class Holdings:
                 rows.problem("quota_mismatch", rows.named(queue), detail, subject_kind="queue", count=beyond)
 
     def _beyond(self, work: Work) -> Fraction:
-        return max(NOTHING, self._gpus(work.real) - self._gpus(work.ledger))
-
-    def _gpus(self, amounts: Amounts) -> Fraction:
-        return sum((amount * (self._queues.share(key) or 0) for key, amount in amounts.items()), NOTHING)
+        return max(NOTHING, self._cards.gpus(work.real) - self._cards.gpus(work.ledger))
 
 
 def works_of(core: CoreFacts, queues: Queues, jobs: Iterable[Job]) -> list[Work]:
@@ -123,7 +134,15 @@ def works_of(core: CoreFacts, queues: Queues, jobs: Iterable[Job]) -> list[Work]
         pods = [pod for pod in core.pods_by_workload.get(workload_id, ()) if _holds(core, pod)]
         ledger = _sums({key: amount for key, amount in job.ledger.items() if core.counts(key[1])} for job in group)
         real = _sums(_pod_holds(core, queues, group, pod) for pod in pods)
-        works.append(Work(id=workload_id, queue=group[0].queue or "", ledger=ledger, real=real))
+        works.append(
+            Work(
+                id=workload_id,
+                queue=group[0].queue or "",
+                ledger=ledger,
+                real=real,
+                running_gpus=sum(of_pod(core, pod) or 0.0 for pod in pods),
+            )
+        )
     return works
 
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from gpuledger.attribution import Rules, Subject, attribute
 from gpuledger.model import Queue, QueueResource, QueueState, Quota
+from schedulers.kueue.cards import Cards
 from schedulers.kueue.cohorts import NOTHING, Member, Standing, Standings, loops, standings
 from schedulers.kueue.holdings import Holdings
 from schedulers.kueue.quotas import Amounts, Holder, Key, Limits, LocalQueue, Queues
@@ -29,6 +30,11 @@ def cohort_queue(name: str) -> str:
     return f"cohort:{name}"
 
 
+def local_queue(name: str) -> str:
+    """The name of LocalQueue "namespace/name" among queues: a namespace's ResourceQuotas may be called the same."""
+    return f"local:{name}"
+
+
 @dataclass(slots=True)
 class Books:
     """Turns what queues say, and what their work holds, into records."""
@@ -36,6 +42,7 @@ class Books:
     rows: SnapshotRows
     rules: Rules
     queues: Queues
+    cards: Cards
     holdings: Holdings
     cohorts_are_known: bool = True
     _held: dict[str, Amounts] = field(default_factory=dict)
@@ -86,8 +93,7 @@ class Books:
         mine = {key: stands.queues[holder.name] for key, stands in self._stands.items() if holder.name in stands.queues}
         self.rows.add(*self._quotas(holder, name, tenant, mine))
         self.rows.add(*self._resources(holder, name, mine))
-        if self.holdings.pods_were_read:
-            self.rows.add(self._state(holder, name, tenant, mine))
+        self.rows.add(*self._state(holder, name, tenant, mine))
         self._complain(holder, name, mine)
 
     def _add_cohort(self, holder: Holder, *, is_broken: bool) -> None:
@@ -107,7 +113,7 @@ class Books:
         self.rows.add(*self._resources(holder, name, mine))
 
     def _add_local(self, local: LocalQueue) -> None:
-        name = self.rows.named(f"{local.namespace}/{local.name}")
+        name = self.rows.named(local_queue(f"{local.namespace}/{local.name}"))
         at = self.rows.taken_at
         is_known = local.queue in self.queues.queues
         tenant = attribute(Subject(local.namespace, local.name), local.labels, at, self.rules).tenant
@@ -149,7 +155,7 @@ class Books:
     def _quotas(self, holder: Holder, name: str, tenant: str, stands: Mapping[Key, Standing]) -> Iterator[Quota]:
         flavors: dict[str, list[Part]] = {}
         for key, limits in holder.limits.items():
-            if share := self.queues.share(key):
+            if share := self.cards.share(key):
                 flavors.setdefault(key[0], []).append((limits, stands[key], share))
         for flavor, parts in flavors.items():
             nominal = _sum(parts, lambda limits, _: limits.nominal)
@@ -187,26 +193,29 @@ class Books:
                 from_at=self.rows.taken_at,
             )
 
-    def _state(self, holder: Holder, name: str, tenant: str, stands: Mapping[Key, Standing]) -> QueueState:
-        def gpus(amounts: Mapping[Key, Fraction]) -> float:
-            return float(sum((amount * (self.queues.share(key) or 0) for key, amount in amounts.items()), NOTHING))
-
-        return QueueState(
-            ts=self.rows.taken_at,
-            queue=name,
-            tenant=tenant,
-            duration_seconds=INSTANT_SECONDS,
-            nominal_gpus=gpus({key: limits.nominal for key, limits in holder.limits.items()}),
-            running_gpus=gpus(self.holdings.real(holder.name)),
-            pending_gpus=self.holdings.pending_gpus(holder.name),
-            borrowed_gpus=gpus({key: stand.borrowed for key, stand in stands.items()}),
-            lent_gpus=gpus({key: stand.lent for key, stand in stands.items()}),
-            reserved_gpus=gpus(self.holdings.not_held(holder.name)),
-        )
+    def _state(self, holder: Holder, name: str, tenant: str, stands: Mapping[Key, Standing]) -> Iterator[QueueState]:
+        """Nothing where it cannot be told what its work holds."""
+        running, not_held = self.holdings.running_gpus(holder.name), self.holdings.not_held(holder.name)
+        is_known = self.holdings.are_known
+        borrowed = self.cards.gpus({key: stand.borrowed for key, stand in stands.items()})
+        lent = self.cards.gpus({key: stand.lent for key, stand in stands.items()})
+        if running is not None:
+            yield QueueState(
+                ts=self.rows.taken_at,
+                queue=name,
+                tenant=tenant,
+                duration_seconds=INSTANT_SECONDS,
+                nominal_gpus=float(self.cards.gpus({key: limits.nominal for key, limits in holder.limits.items()})),
+                running_gpus=running,
+                pending_gpus=self.holdings.pending_gpus(holder.name),
+                borrowed_gpus=float(borrowed) if is_known else None,
+                lent_gpus=float(lent) if is_known else None,
+                reserved_gpus=None if not_held is None else float(self.cards.gpus(not_held)),
+            )
 
     def _complain(self, holder: Holder, name: str, stands: Mapping[Key, Standing]) -> None:
         for (flavor, resource), stand in stands.items():
-            if stand.over_quota and self.queues.share((flavor, resource)):
+            if stand.over_quota and self.cards.share((flavor, resource)):
                 held = self._held[holder.name][flavor, resource]
                 detail = f"{resource} of {flavor}: holds {_text(held)}, {_text(stand.over_quota)} beyond all quotas"
                 self.rows.problem("limit_not_enforced", name, detail, subject_kind="queue", count=round(held))

@@ -6,11 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from gpuledger.attribution.resources import is_whole
 from gpuledger.errors import BadInput
-from gpuledger.model import canonical_model, slice_share
+from gpuledger.model import canonical_model
 from schedulers.kubernetes.moment import Moment
-from schedulers.kubernetes.names import underscored
 from schedulers.kubernetes.pods import Object, meta, name_of
 from schedulers.kubernetes.quantities import quantity
 from schedulers.kueue.conditions import conditions_of
@@ -24,7 +22,6 @@ Key = tuple[str, str]
 Amounts = Mapping[Key, Fraction]
 
 MODEL_LABEL = "nvidia.com/gpu.product"
-MIG_PREFIX = "nvidia.com/mig-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,24 +62,13 @@ class LocalQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queues:
-    """All of them as of one moment, by name (LocalQueues by "namespace/name"). `models` are GPU models by flavor."""
+    """All of them as of one moment, by name (LocalQueues by "namespace/name"); models and labels of flavors."""
 
     queues: Mapping[str, Holder]
     cohorts: Mapping[str, Holder]
     local: Mapping[str, LocalQueue]
     models: Mapping[str, str | None]
-
-    def share(self, key: Key) -> Fraction | None:
-        """How much of a card one unit of `key` is; None where it is no GPU, or that cannot be told."""
-        return card_share(key[1], self.models.get(key[0]))
-
-
-def card_share(resource: str, model: str | None) -> Fraction | None:
-    """How much of a card of `model` one unit of `resource` is: 1, a MIG slice's part; None where it is not known."""
-    if resource.startswith(MIG_PREFIX):
-        share = slice_share(model, resource.removeprefix(MIG_PREFIX).replace(".me", "+me"))
-        return None if share is None else Fraction(share).limit_denominator(1000)
-    return Fraction(1) if is_whole(underscored(resource)) else None
+    labels: Mapping[str, Mapping[str, str]]
 
 
 def exact(value: object, place: str) -> Fraction:
@@ -97,6 +83,7 @@ def read_queues(moment: Moment, rows: SnapshotRows) -> Queues:
     """Everything that says who may use what. An object that cannot be understood becomes a problem of `rows`."""
     queues = {holder.name: holder for holder in _holders(moment, rows)}
     cohorts = {holder.name: holder for holder in _cohorts(moment, rows)}
+    flavors = _flavors(moment, rows)
     named = [holder.parent for holder in (*queues.values(), *cohorts.values()) if holder.parent]
     for name in named:
         cohorts.setdefault(name, Holder(name=name, parent=None, limits={}))
@@ -104,13 +91,18 @@ def read_queues(moment: Moment, rows: SnapshotRows) -> Queues:
         queues=queues,
         cohorts=cohorts,
         local={f"{one.namespace}/{one.name}": one for one in _local(moment, rows)},
-        models={meta(flavor)["name"]: _model(flavor) for flavor in moment.of(FLAVORS)},
+        models={name: canonical_model(labels.get(MODEL_LABEL)) for name, labels in flavors.items()},
+        labels=flavors,
     )
 
 
-def _model(flavor: Object) -> str | None:
-    labels = (flavor.get("spec") or {}).get("nodeLabels") or {}
-    return canonical_model(labels.get(MODEL_LABEL))
+def _flavors(moment: Moment, rows: SnapshotRows) -> Mapping[str, Mapping[str, str]]:
+    """Labels that the nodes of each flavor have."""
+    found = {}
+    for thing in moment.of(FLAVORS):
+        with rows.sparing(name_of(thing)):
+            found[name_of(thing)] = (thing.get("spec") or {}).get("nodeLabels") or {}
+    return found
 
 
 def _holders(moment: Moment, rows: SnapshotRows) -> Iterator[Holder]:

@@ -281,12 +281,12 @@ def test_local_queues_are_doors_of_tenants(version: str) -> None:
         "shared": ("shared", None, "open"),
         "own": ("language", None, "draining"),
         "broken": ("broken", None, "closed"),
-        "nlp/gpus": ("language", "shared", "open"),
-        "vision/gpus": ("vision", "shared", "open"),
-        "nlp/own": ("language", "own", "held"),
+        "local:nlp/gpus": ("language", "shared", "open"),
+        "local:vision/gpus": ("vision", "shared", "open"),
+        "local:nlp/own": ("language", "own", "held"),
     }
     assert only(snapshot, "quota", queue="shared")["weight"] == 2.5
-    door = only(snapshot, "queue_resource", queue="nlp/gpus")
+    door = only(snapshot, "queue_resource", queue="local:nlp/gpus")
     assert (door["nominal"], door["limit"], door["used"], door["reserved"]) == (None, None, 4, 4)
 
 
@@ -298,8 +298,8 @@ def test_names_of_a_cluster_of_its_own_carry_it() -> None:
     snapshot = read(
         moment(cluster_queue("q", {"h100": [quota(4)]}, cohort="ai"), local_queue("a", "q", "q")), cluster="east"
     )
-    assert {row["queue"] for row in rows(snapshot, "queue")} == {"east/q", "east/cohort:ai", "east/a/q"}
-    assert only(snapshot, "queue", queue="east/a/q")["parent"] == "east/q"
+    assert {row["queue"] for row in rows(snapshot, "queue")} == {"east/q", "east/cohort:ai", "east/local:a/q"}
+    assert only(snapshot, "queue", queue="east/local:a/q")["parent"] == "east/q"
     assert only(snapshot, "queue", queue="east/q")["scheduler"] == "kueue/east"
 
 
@@ -348,3 +348,29 @@ def test_rows_are_of_the_moment() -> None:
     assert only(snapshot, "quota")["from_at"] == NOW
     state = only(snapshot, "queue_state")
     assert (state["ts"], state["duration_seconds"], state["nominal_gpus"]) == (NOW, 0.001, 4)
+
+
+@pytest.mark.parametrize(("copies", "nominal"), [(None, 8), (4, 2)])
+def test_copies_of_cards_are_parts_of_them(copies: int | None, nominal: float) -> None:
+    shared = node("n1", 8)
+    if copies:
+        shared["metadata"]["labels"]["nvidia.com/gpu.replicas"] = str(copies)
+    snapshot = read(
+        moment(
+            shared,
+            flavor("shared", shared["metadata"]["labels"]["nvidia.com/gpu.product"]),
+            cluster_queue("q", {"shared": [quota(8)]}),
+        )
+    )
+    assert only(snapshot, "quota")["nominal_gpus"] == nominal
+    assert only(snapshot, "queue_resource")["nominal"] == 8
+
+
+def test_where_not_all_pods_may_be_seen_kueue_says_what_is_used() -> None:
+    queue = cluster_queue(
+        "q", {"h100": [quota(8)]}, reserved=usage({"h100": {GPU: (7, 0)}}), used=usage({"h100": {GPU: (5, 0)}})
+    )
+    snapshot = read(moment(node("n1"), queue, scope=SnapshotScope(namespaces=("team-a",))))
+    state = only(snapshot, "queue_state")
+    assert (state["running_gpus"], state["reserved_gpus"], state["pending_gpus"]) == (5, None, None)
+    assert (state["borrowed_gpus"], state["lent_gpus"]) == (0, 0)

@@ -121,7 +121,7 @@ def _assert_five(snapshot: Any, names: list[str]) -> None:
 
 
 def test_five_reasons_are_five_causes_and_two_of_them_lack_gpus() -> None:
-    told = [
+    told: list[dict[str, Any]] = [
         {"wl": "v1", "msg": NO_FLAVOR + "untolerated taint {team b NoSchedule <nil>} in flavor l40s"},
         {"wl": "v2", "reason": "ExceedsMaxQuota", "request": 40},
         {"wl": "v3", "reason": "TopologyPlacementFailed", "request": 24},
