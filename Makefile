@@ -3,13 +3,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check format docs lock bench fuzz clean
+.PHONY: demo test check format docs lock services bench fuzz clean
 
 demo: .venv
 	$(BIN)/python -m gpuledger.app demo $(DEMO)
 
+# The whole suite takes two workers; for the files in TESTS their start would cost more than it saves.
 test: .venv
-	$(BIN)/python -m pytest $(TESTS)
+	$(BIN)/python -m pytest $(if $(TESTS),$(TESTS),-n 2 --dist loadfile)
 
 check: .venv
 	$(BIN)/ruff format --check .
@@ -48,6 +49,15 @@ fuzz: .venv
 # Versions and hashes only: no registry address goes into the lock file.
 lock:
 	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --output-file requirements.lock
+
+# Real services that the tests start and whose pins clash with ours: an environment for each. Without them, and without
+# the packages of .ci/run, those tests are skipped. GPULEDGER_TEST_AIRFLOW and GPULEDGER_TEST_RAY name others.
+services: var/airflow-venv/.done var/ray-venv/.done
+
+var/%-venv/.done: tests/servers/locks/%.txt
+	$(PYTHON) -m venv var/$*-venv
+	var/$*-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement $<
+	touch $@
 
 clean:
 	rm -rf .venv var build dist
