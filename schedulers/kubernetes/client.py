@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Self
 
 import httpx2
@@ -66,7 +67,7 @@ def _absolute(path: Path | None) -> str | None:
 
 
 class Api:
-    """One API server. Safe for threads, as its session is."""
+    """One API server, as long as the block lasts. Safe for threads, as its session is."""
 
     def __init__(self, session: httpx2.Client, options: KubernetesOptions, namespace: str = "default") -> None:
         self._session = session
@@ -85,8 +86,10 @@ class Api:
             raise ConfigError(f"Kubernetes at {config.cluster.server}: {error}") from error
         return cls(session, options, config.namespace)
 
-    def close(self) -> None:
-        """Let go of connections."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._session.close()
 
     def get(self, path: str, sleep: Callable[[float], None], /, **parameters: str | int) -> Any:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from gpuledger.attribution import Rules
 from gpuledger.ports import SnapshotScope
 from schedulers.kubernetes.allocations import allocation_rows
 from schedulers.kubernetes.claims import Devices, claims_of, devices_of
-from schedulers.kubernetes.facts import CoreFacts, OwnerKey
+from schedulers.kubernetes.facts import CoreFacts
 from schedulers.kubernetes.gangs import mark_gangs
+from schedulers.kubernetes.hami import held_by
 from schedulers.kubernetes.moment import Kind, Moment
 from schedulers.kubernetes.nodes import allocate, claim_state_rows, node_rows, state_rows
 from schedulers.kubernetes.options import KubernetesOptions
 from schedulers.kubernetes.placing import Room
-from schedulers.kubernetes.pods import Object, meta, name_of, owner_of, uid_of
+from schedulers.kubernetes.pods import Object, created_at, meta, name_of, owner_of, started_at, uid_of
 from schedulers.kubernetes.quotas import quota_rows
 from schedulers.kubernetes.thinning import thin_event, thin_node, thin_pod
 from schedulers.kubernetes.waiting import wait_rows
@@ -100,23 +100,29 @@ def _facts(
     options: KubernetesOptions,
     further: Callable[[Object], Mapping[str, float]],
 ) -> CoreFacts:
-    by_owner: dict[OwnerKey, list[Object]] = defaultdict(list)
-    by_uid = {}
-    for pod in moment.of(PODS):
-        with rows.sparing(name_of(pod)):
-            by_uid[uid_of(pod, rows.cluster)] = pod
-            if owner := owner_of(pod):
-                by_owner[owner.kind, meta(pod)["namespace"], owner.name].append(pod)
-    return CoreFacts(
+    core = CoreFacts(
         rows=rows,
         rules=rules,
         gpu_resources=frozenset(options.gpu_resources),
         nodes={name_of(node): node for node in moment.of(NODES)},
-        pods_by_uid=by_uid,
-        pods_by_owner=by_owner,
         priorities={name_of(one): int(one.get("value") or 0) for one in moment.of(PRIORITIES)},
         further=further,
     )
+    for pod in moment.of(PODS):
+        with rows.sparing(name_of(pod)):
+            _take(core, pod)
+    return core
+
+
+def _take(core: CoreFacts, pod: Object) -> None:
+    """A pod that can be understood; any other is left out once and for all, with one problem to show for it."""
+    core.requests_of(pod)
+    held_by(pod)
+    started_at(pod)
+    created_at(pod)
+    core.pods_by_uid[uid_of(pod, core.rows.cluster)] = pod
+    if owner := owner_of(pod):
+        core.pods_by_owner.setdefault((owner.kind, meta(pod)["namespace"], owner.name), []).append(pod)
 
 
 def finish(core: CoreFacts) -> None:

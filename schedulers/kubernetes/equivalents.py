@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuledger.model import slice_share
 from schedulers.kubernetes.facts import CoreFacts
-from schedulers.kubernetes.hami import GPU, Asked, cards_of
+from schedulers.kubernetes.hami import GPU, Asked
 from schedulers.kubernetes.names import counts_gpus
 from schedulers.kubernetes.pods import Object, meta, node_of
 
@@ -25,8 +25,7 @@ def card_mib(core: CoreFacts, node: str | None) -> float | None:
         found = core.nodes.get(name)
         if found is None:
             continue
-        cards = cards_of(found)
-        if cards:
+        if cards := core.cards_of_node.get(name):
             return cards[0].memory_mib
         labelled = (meta(found).get("labels") or {}).get("nvidia.com/gpu.memory", "")
         if labelled.isdecimal():

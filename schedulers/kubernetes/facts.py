@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from gpuledger.attribution import Attribution, Owner, Rules, Subject, attribute
 from gpuledger.model import Wait, Workload
+from schedulers.kubernetes.hami import Card
 from schedulers.kubernetes.names import counts_gpus
 from schedulers.kubernetes.pods import Object, created_at, meta, owner_of, requests_of, started_at, uid_of
 from schedulers.reasons import Told, root
@@ -24,16 +25,16 @@ class CoreFacts:
     `workloads` are the rows of all work with GPUs that has pods, by workload id; an adapter may replace them
     (`dataclasses.replace`) and add those without pods. They are written when its mapping is done.
     `waits` holds, for each workload that waits, everything that is in its way; `say` adds to it, and the most specific
-    becomes the row. `claimed` is how many devices pods without GPU requests hold or ask for by claims (DRA), by uid;
-    `gpu_resources` are names that count GPUs here beyond those that are known everywhere.
+    becomes the row. `claimed` is how many devices pods hold or ask for by claims (DRA), by uid; `cards_of_node` are
+    those that HAMi registered; `gpu_resources` are names that count GPUs here beyond those that are known everywhere.
     """
 
     rows: SnapshotRows
     rules: Rules
     gpu_resources: frozenset[str] = frozenset()
     nodes: Mapping[str, Object] = field(default_factory=dict)
-    pods_by_uid: Mapping[str, Object] = field(default_factory=dict)
-    pods_by_owner: Mapping[OwnerKey, Sequence[Object]] = field(default_factory=dict)
+    pods_by_uid: dict[str, Object] = field(default_factory=dict)
+    pods_by_owner: dict[OwnerKey, list[Object]] = field(default_factory=dict)
     pods_by_workload: dict[str, list[Object]] = field(default_factory=lambda: defaultdict(list))
     workloads: dict[str, Workload] = field(default_factory=dict)
     waits: dict[str, list[Wait]] = field(default_factory=lambda: defaultdict(list))
@@ -41,6 +42,7 @@ class CoreFacts:
     priorities: Mapping[str, int] = field(default_factory=dict)
     model_of_node: dict[str, str] = field(default_factory=dict)
     further: Callable[[Object], Mapping[str, float]] = lambda _: {}
+    cards_of_node: dict[str, Sequence[Card]] = field(default_factory=dict)
     claimed: dict[str, float] = field(default_factory=dict)
     requests: dict[str, Mapping[str, float]] = field(default_factory=dict)
     attributions: dict[str, Attribution] = field(default_factory=dict)

@@ -7,7 +7,6 @@ own over the same moment.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from threading import Event
 from typing import Any, ClassVar, Self
 
@@ -66,11 +65,6 @@ class KubernetesFamily:
         """Its name as records say it: the adapter's, and the cluster's where that has one."""
         return self.name if self.cluster == "default" else f"{self.name}/{self.cluster}"
 
-    @cached_property
-    def api(self) -> Api:
-        """The connection. Raises ConfigError where there is none to be had."""
-        return Api.connect(self.options)
-
     def enrich(self, moment: Moment, core: CoreFacts, rows: SnapshotRows) -> None:
         """The adapter's own mapping, after the core's: adds to `rows`, replaces rows of `core.workloads`."""
 
@@ -95,15 +89,17 @@ class KubernetesFamily:
         return rows.snapshot(moment.version, scope_of(moment, self.from_kind), (*LISTED, *self.listed))
 
     def snapshot(self) -> SchedulerSnapshot:
-        moment = read_moment(self.api, self.all_kinds(), self.options, self._clock)
-        return self.mapped(self._with_extra(moment))
+        with Api.connect(self.options) as api:
+            moment = self._with_extra(api, read_moment(api, self.all_kinds(), self.options, self._clock))
+        return self.mapped(moment)
 
     def watch(self, stop: Event, *, every_seconds: float) -> Iterator[SchedulerSnapshot]:
-        for moment in watch_moments(self.api, self.all_kinds(), self.options, self._clock, stop, every_seconds):
-            yield self.mapped(self._with_extra(moment))
+        with Api.connect(self.options) as api:
+            for moment in watch_moments(api, self.all_kinds(), self.options, self._clock, stop, every_seconds):
+                yield self.mapped(self._with_extra(api, moment))
 
-    def _with_extra(self, moment: Moment) -> Moment:
-        return moment.plus(self.extra(self.api, moment))  # noqa: S610 no database here
+    def _with_extra(self, api: Api, moment: Moment) -> Moment:
+        return moment.plus(self.extra(api, moment))  # noqa: S610 no database here
 
 
 class Kubernetes(KubernetesFamily):

@@ -104,6 +104,8 @@ def _facts(core: CoreFacts, node: Object, topology: Mapping[str, tuple[str, ...]
 def _inventory(core: CoreFacts, node: Object, facts: NodeFacts, claimable: Sequence[Device]) -> None:
     labels: Mapping[str, str] = meta(node).get("labels") or {}
     registered = cards_of(node)
+    if registered:
+        core.cards_of_node[facts.name] = registered
     model = canonical_model(labels.get("nvidia.com/gpu.product") or (registered[0].model if registered else None))
     cards, offered = _cards(facts.capacity, labels), _cards(facts.allocatable, labels)
     if registered:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from schedulers.kubernetes.facts import CoreFacts
-from schedulers.kubernetes.hami import Asked, Card, Held, cards_of, held_by
+from schedulers.kubernetes.hami import Asked, Card, Held, held_by
 from schedulers.kubernetes.nodes import NodeFacts
 from schedulers.kubernetes.pods import ENDED, Object, phase_of
 from schedulers.kubernetes.words import EXCLUSIONS, Verdict
@@ -29,16 +29,11 @@ class Room:
     def of(cls, core: CoreFacts, nodes: Mapping[str, NodeFacts]) -> Room:
         """From what nodes registered and pods hold."""
         held: dict[str, list[Held]] = defaultdict(list)
-        cards = {}
-        for name in nodes:
-            with core.rows.sparing(name, "node"):
-                if found := cards_of(core.nodes[name]):
-                    cards[name] = found
+        cards = {name: found for name, found in core.cards_of_node.items() if name in nodes}
         for pod in core.pods_by_uid.values() if cards else ():
             if phase_of(pod) not in ENDED:
-                with core.rows.sparing("hami"):
-                    for part in held_by(pod):
-                        held[part.uuid].append(part)
+                for part in held_by(pod):
+                    held[part.uuid].append(part)
         return cls(nodes, cards, held)
 
 

@@ -30,6 +30,7 @@ from tests.schedulers.reading import (
 )
 
 WORLDS: Mapping[str, str] = {
+    "kubernetes": "tests.schedulers.worlds.kubernetes:world",
     "airflow": "tests.schedulers.worlds.airflow:world",
     "ray": "tests.schedulers.worlds.ray:world",
     "yarn": "tests.schedulers.worlds.yarn:world",
