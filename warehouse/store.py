@@ -18,7 +18,7 @@ import pyarrow as pa
 from gpuledger.clock import Clock, SystemClock
 from gpuledger.config import Settings
 from gpuledger.errors import BadInput, QueryRefused, WarehouseBusy, WarehouseError
-from gpuledger.model import GPU_MODELS, RECORDS, Finding, Window
+from gpuledger.model import BOTTLENECKS, GPU_MODELS, PENDING_CAUSES, RECORDS, Finding, Window
 from warehouse import ingest, ledger, quality, queries, refusals, validation
 from warehouse.ledger import LedgerBuild
 from warehouse.schema import migrate
@@ -65,7 +65,8 @@ class Warehouse:
         warehouse = cls(connection, settings, clock or SystemClock())
         with warehouse.writing() as cursor:
             migrate(cursor, warehouse._clock.now())
-            _fill_gpu_models(cursor)
+            _fill(cursor, "gpu_model", "model", _gpu_models())
+            _fill(cursor, "pending_cause", "cause", _pending_causes())
         return warehouse
 
     def close(self) -> None:
@@ -222,11 +223,22 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _fill_gpu_models(cursor: duckdb.DuckDBPyConnection) -> None:
-    rows = [{key: value for key, value in asdict(model).items() if key != "pattern"} for model in GPU_MODELS]
+def _gpu_models() -> list[dict[str, Any]]:
+    return [{key: value for key, value in asdict(model).items() if key != "pattern"} for model in GPU_MODELS]
+
+
+def _pending_causes() -> list[dict[str, Any]]:
+    return [
+        {"cause": cause, "rank": rank, "blame": str(blame), "is_bottleneck": cause in BOTTLENECKS}
+        for rank, (cause, blame) in enumerate(PENDING_CAUSES.items())
+    ]
+
+
+def _fill(cursor: duckdb.DuckDBPyConnection, table: str, key: str, rows: list[dict[str, Any]]) -> None:
+    """Bring a table of constants up to the code's; `table` and `key` are our own names."""
     cursor.register("staged", pa.Table.from_pylist(rows))
     cursor.execute(
-        "merge into gpu_model using staged using (model) "
+        f"merge into {table} using staged using ({key}) "
         "when matched then update by name when not matched then insert by name"
     )
     cursor.unregister("staged")

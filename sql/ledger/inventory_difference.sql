@@ -1,10 +1,10 @@
 -- name: inventory_difference(at)!
 -- Compare assets, scheduler and telemetry at one instant; every difference is a row with a name.
 -- Grain: one row per kind of difference and card, or node where the sources count only.
--- Reads: asset, scheduler_node, condition, reading, allocation
+-- Reads: asset, scheduler_node, node_state, condition, reading, allocation, pod
 -- Writes: inventory_difference
 -- Units: GPUs
--- Ignores: cards whose absence a condition or an asset status explains. A card is "in telemetry" when it was read in the hour before. MIG slices under UUIDs of their own on a node whose cards are known.
+-- Ignores: cards whose absence a condition or an asset status explains. A card is "in telemetry" when it was read in the hour before. MIG slices under UUIDs of their own on a node whose cards are known. Where several schedulers list a node the one with most cards counts. What a scheduler calls free is compared on nodes of whole cards only; a card works where half of its readings of that hour say 5 % or more.
 insert into inventory_difference by name
 with listed as (
     select *
@@ -31,7 +31,7 @@ in_service as (
 ),
 
 scheduled as (
-    select node, sum(gpu_count) as gpu_count
+    select node, max(gpu_count) as gpu_count
     from (
         -- A scheduler's later word on a node ends its earlier one.
         select * exclude (until_at), least(until_at, lead(from_at) over (partition by scheduler, node order by from_at)) as until_at
@@ -58,6 +58,59 @@ held as (
         and started_at <= :at::timestamptz
         and coalesce(ended_at > :at::timestamptz, true)
     group by gpu_uuid
+),
+
+offered as (
+    select
+        node,
+        max(capacity) as capacity,
+        max(allocated) as allocated,
+        max(from_at) as from_at,
+        bool_and(
+            resource not like '%\_mig\_%' escape '\'
+            and resource not like '%\_shared' escape '\'
+            and resource not like '%vgpu%'
+            and not regexp_matches(resource, 'gpu_?(mem|memory|cores)')
+        ) as is_whole
+    from (
+        select *
+        from node_state
+        where from_at <= :at::timestamptz and coalesce(until_at > :at::timestamptz, true) and capacity > 0
+        qualify row_number() over (partition by scheduler, node, resource order by from_at desc) = 1
+    )
+    group by node
+    having count(distinct resource) = 1
+),
+
+working as (
+    select node, count(*) as gpu_count
+    from (
+        select gpu_uuid, any_value(node) as node
+        from reading
+        where
+            ts > :at::timestamptz - interval 1 hour
+            and ts <= :at::timestamptz
+            and slice_id = ''
+            and greatest(gpu_util_ratio, sm_active_ratio, gr_engine_active_ratio) is not null
+        group by gpu_uuid
+        having avg((greatest(gpu_util_ratio, sm_active_ratio, gr_engine_active_ratio) >= 0.05)::integer) >= 0.5
+    )
+    group by node
+),
+
+asking as (
+    select pod.node, sum(pod.gpu_count) as gpu_count, min(pod.started_at) as from_at
+    from pod
+    inner join offered using (node)
+    where
+        offered.is_whole
+        and pod.gpu_count > 0
+        and pod.started_at <= :at::timestamptz
+        and pod.resource not like '%\_mig\_%' escape '\'
+        and pod.resource not like '%\_shared' escape '\'
+        and coalesce(pod.phase not in ('Succeeded', 'Failed'), true)
+        and coalesce(pod.ended_at > :at::timestamptz, pod.seen_at + interval 15 minute > :at::timestamptz)
+    group by pod.node
 ),
 
 differences as (
@@ -125,6 +178,28 @@ differences as (
         'allocations add up to ' || round(held.share, 3) || ' of one card'
     from held
     where held.share > 1 + 1e-6
+    union all
+    select
+        'over_capacity',
+        asking.node as subject,
+        asking.node,
+        asking.gpu_count - offered.capacity,
+        asking.from_at,
+        'pods ask for ' || asking.gpu_count || ' GPUs of the ' || offered.capacity || ' that the scheduler counts there'
+    from asking
+    inner join offered using (node)
+    where asking.gpu_count > offered.capacity
+    union all
+    select
+        'busy_while_free',
+        working.node as subject,
+        working.node,
+        working.gpu_count - offered.allocated,
+        offered.from_at,
+        working.gpu_count || ' cards work, of which the scheduler gave away ' || offered.allocated
+    from working
+    inner join offered using (node)
+    where offered.is_whole and working.gpu_count > offered.allocated
 )
 
 select kind, subject, node, gpu_count, from_at, :at::timestamptz as until_at, detail

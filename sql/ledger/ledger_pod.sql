@@ -4,7 +4,7 @@
 -- Reads: pod
 -- Writes: ledger_pod
 -- Units: count of its resource
--- Ignores: pods that never started. What is not known to have ended ran 15 minutes beyond its last listing at least. A pod that is listed after it "ended" by not being listed had not ended. Of pods of one name the later ends the earlier.
+-- Ignores: pods that never started. What is not known to have ended ran 15 minutes beyond its last listing at least. A pod that is listed after it "ended" by not being listed had not ended. Of pods of one name the later ends the earlier; those that begin together on different nodes are parts of one job (Slurm's), which run side by side.
 create or replace temp table ledger_pod as
 with lives as (
     select
@@ -29,11 +29,16 @@ terms as (
     select
         * exclude (ended_at),
         -- A sighting before the first known start is that pod's: clocks differ.
-        case when lag(begun_at) over of_name is null then '-infinity'::timestamptz else begun_at end as term_from_at,
-        least(ended_at, lead(begun_at) over of_name) as ended_at
+        case when begun_at = min(begun_at) over (partition by cluster, namespace, pod) and lag(uid) over of_part is null then '-infinity'::timestamptz else begun_at end as term_from_at,
+        least(ended_at, lead(begun_at) over of_part, min(begun_at) over later) as ended_at
     from lives
     where begun_at is not null
-    window of_name as (partition by cluster, namespace, pod order by begun_at, uid)
+    window
+        of_part as (partition by cluster, namespace, pod, begun_at, node order by uid),
+        later as (
+            partition by cluster, namespace, pod order by begun_at
+            range between interval 1 microsecond following and unbounded following
+        )
 )
 
 select *, coalesce(ended_at, listed_until_at) as known_until_at

@@ -19,10 +19,17 @@ clustered as (
     from lived
 ),
 
-chosen as (
+of_cluster as (
     select *
     from clustered
     qualify dense_rank() over (partition by sighting order by is_of_cluster desc, cluster) = 1
+),
+
+-- Of the parts of one job that began together the one on this node.
+chosen as (
+    select *
+    from of_cluster
+    qualify row_number() over (partition by sighting, begun_at order by is_of_node desc, coalesce(ended_at > begun_at, true) desc, uid) = 1
 ),
 
 pieces as (

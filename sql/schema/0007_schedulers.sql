@@ -99,3 +99,11 @@ create table workload_event (
     reason varchar,
     beneficiary varchar
 );
+
+-- Why work waits, the most specific first, and who can end it; filled from gpuledger/model/vocabulary.py at every start.
+create table pending_cause (
+    cause varchar primary key,
+    rank bigint not null,
+    blame varchar not null,
+    is_bottleneck boolean not null
+);
