@@ -115,7 +115,7 @@ def ended_at(pod: Object, gone_at: datetime | None = None) -> datetime | None:
         if (state := one.get("state") or {}).get("terminated")
     ]
     known = [at for at in finished if at]
-    running = any((one.get("state") or {}).get("running") for one in status.get("containerStatuses") or ())
+    running = any("running" in (one.get("state") or {}) for one in status.get("containerStatuses") or ())
     if known and not running:
         end: datetime | None = max(known)
     else:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gpuledger.attribution import Rules
 from gpuledger.testing import FakeClock
@@ -15,7 +17,10 @@ from tests.schedulers.kubernetes_objects import NOW, node, pod, quota
 from tests.schedulers.reading import Cannot, World
 
 TOKEN = "token-not-to-be-told"
-WORDS = "0/3 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/unreachable: }, 2 Insufficient nvidia.com/gpu."
+WORDS = (
+    "0/3 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/unreachable: }, "
+    "2 Insufficient nvidia.com/gpu."
+)
 LATE = pod("late", 8, message=WORDS)
 
 
@@ -34,53 +39,53 @@ def store() -> Store:
     return made
 
 
-def denied_to(rules: list[dict[str, object]]) -> Access:
+def access_with(rules: list[dict[str, Any]]) -> Access:
     """One subject with these rules."""
     return Access({TOKEN: Subject("system:serviceaccount:gpuledger:reader", rules)})
 
 
-@contextmanager
-def world(folder: Path, cluster: str) -> Iterator[World]:
-    cluster_store = store()
-    token = folder / "token"
-    token.write_text(TOKEN, encoding="utf-8")
-    rules = [dict(rule) for rule in cluster_role("reader", Kubernetes.all_rights())["rules"]]
-    is_down = [False]
+@dataclass
+class Harm:
+    """What goes wrong with the cluster in `store`."""
 
-    def faults(_: Asked) -> Fault | None:
-        return Fault(refusal=503) if is_down[0] else None
+    store: Store
+    rules: list[dict[str, Any]]
+    is_down: bool = False
+    forgets: bool = False
 
-    def stop() -> None:
-        is_down[0] = True
+    def fault(self, asked: Asked) -> Fault | None:
+        """Asked before each request."""
+        if self.forgets and asked.plural == "nodes":
+            self.store.put(pod("web", 0))
+            self.store.forget_before(self.store.version)
+        return Fault(refusal=503) if self.is_down else None
 
-    def forbid() -> None:
-        for rule in rules:
+    def stop(self) -> None:
+        self.is_down = True
+
+    def forbid(self) -> None:
+        for rule in self.rules:
             rule["resources"] = [one for one in rule["resources"] if one != "nodes"]
 
-    def spoil() -> str:
+    def spoil(self) -> str:
         broken = pod("late", 8, message=WORDS)
         broken["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "many"
-        cluster_store.put(broken)
+        self.store.put(broken)
         return "team-a/late"
 
-    def tear() -> None:
-        # Every answer about pods is followed by a compaction: the version that was read is forgotten at once.
-        def forgetting(asked: Asked) -> Fault | None:
-            if asked.plural == "nodes":
-                cluster_store.put(pod("web", 0))
-                cluster_store.forget_before(cluster_store.version)
-            return None
+    def tear(self) -> None:
+        """Each list of nodes finds the version of the list of pods before it forgotten."""
+        self.forgets = True
 
-        api_faults.append(forgetting)
 
-    api_faults = [faults]
-
-    def all_faults(asked: Asked) -> Fault | None:
-        return next((found for fault in api_faults if (found := fault(asked))), None)
-
+@contextmanager
+def world(folder: Path, cluster: str) -> Iterator[World]:
+    token, clock = folder / "token", FakeClock(NOW)
+    token.write_text(TOKEN, encoding="utf-8")
+    rules = [dict(rule) for rule in cluster_role("reader", Kubernetes.all_rights())["rules"]]
+    harm = Harm(store(), rules)
     prefix = "" if cluster == "default" else f"{cluster}/"
-    clock = FakeClock(NOW)
-    with serve(cluster_store, access=denied_to(rules), faults=all_faults) as api:
+    with serve(harm.store, access=access_with(rules), faults=harm.fault) as api:
         options = {"url": api.url, "token_file": str(token)}
         yield World(
             reader=Kubernetes.from_options(options, cluster=cluster, rules=Rules(), clock=clock),
@@ -89,9 +94,9 @@ def world(folder: Path, cluster: str) -> Iterator[World]:
             clock=clock,
             waiting={f"{prefix}team-a/late": "2 Insufficient nvidia.com/gpu"},
             unlimited=Cannot("a ResourceQuota limits what it names and says nothing of the rest"),
-            stop=stop,
-            forbid=forbid,
-            spoil=spoil,
-            tear=tear,
+            stop=harm.stop,
+            forbid=harm.forbid,
+            spoil=harm.spoil,
+            tear=harm.tear,
             secrets=(TOKEN,),
         )
