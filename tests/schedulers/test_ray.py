@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from tests.servers.ray_fake import (
     OTHER,
     TOKEN,
     FakeRay,
+    Row,
     actor,
     group,
     inside,
@@ -142,7 +142,7 @@ def test_workloads_pods_and_why_they_wait() -> None:
     assert events["ray/04000000@1772409000", "finished"] == BEGIN - timedelta(seconds=100)
 
 
-def _waiting(*waits: Mapping[str, Any], groups: list[Any] | None = None, cpus: float = 64.0) -> dict[str, Any]:
+def _waiting(*waits: Row, groups: list[Any] | None = None, cpus: float = 64.0) -> dict[str, Any]:
     """Why a job waits whose tasks are `waits`, on two nodes of which each has 2 of 4 GPUs left."""
     ray = FakeRay(
         nodes=[node(HEAD, 4.0, "gpu-1", cpus), node(OTHER, 4.0, "gpu-2", cpus)],
@@ -153,7 +153,7 @@ def _waiting(*waits: Mapping[str, Any], groups: list[Any] | None = None, cpus: f
     return _only(_read(ray), "wait")
 
 
-def _asking(gpus: float, state: str = "PENDING_NODE_ASSIGNMENT", **other: Any) -> Mapping[str, Any]:
+def _asking(gpus: float, state: str = "PENDING_NODE_ASSIGNMENT", **other: Any) -> Row:
     return task("w", "03000000", gpus, state, **other)
 
 
