@@ -15,7 +15,7 @@ from gpuledger.attribution import Rules
 from gpuledger.attribution.rules import parse
 from gpuledger.ports import SchedulerSnapshot, SnapshotScope
 from gpuledger.testing import FakeClock
-from schedulers.fakes.apiserver import Schemas
+from schedulers.fakes.apiserver import Schemas, Store
 from schedulers.kubernetes.moment import Moment
 from schedulers.kueue import Kueue
 from schedulers.kueue.kinds import KINDS, keep_workload
@@ -287,3 +287,47 @@ def only(snapshot: SchedulerSnapshot, record: str, **where: Any) -> dict[str, An
     found = rows(snapshot, record, **where)
     assert len(found) == 1, (record, where, found)
     return found[0]
+
+
+def definitions() -> list[Object]:
+    """Kueue's kinds in our own words: names and versions, any content."""
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    scopes = {"LocalQueue": "Namespaced", "Workload": "Namespaced"}
+    return [
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": key},
+            "spec": {
+                "group": GROUP,
+                "names": {"plural": key.partition(".")[0], "kind": kind},
+                "scope": scopes.get(kind, "Cluster"),
+                "versions": [
+                    {
+                        "name": name,
+                        "served": True,
+                        "storage": name == "v1beta2",
+                        "schema": {"openAPIV3Schema": anything},
+                        "subresources": {"status": {}},
+                    }
+                    for name in ("v1beta1", "v1beta2")
+                ],
+            },
+        }
+        for kind, key in PLURALS.items()
+        if key.endswith(GROUP)
+    ]
+
+
+def store(*things: Object, version: str = "v1beta2", published: bool = False) -> Store:
+    """A cluster that holds `things` and serves Kueue in one version, by the `published` schemas or our own words."""
+    made = Store(clock=FakeClock(NOW))
+    known = schemas() if published else None
+    for definition in known.definitions if known else definitions():
+        if version in {one["name"] for one in definition["spec"]["versions"]}:
+            made.define(definition, only=(version,))
+    for name in sorted({thing["metadata"]["namespace"] for thing in things if "namespace" in thing["metadata"]}):
+        made.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    for thing in things:
+        made.put(thing)
+    return made

@@ -33,6 +33,7 @@ WORLDS: Mapping[str, str] = {
     "kubernetes": "tests.schedulers.worlds.kubernetes:world",
     "airflow": "tests.schedulers.worlds.airflow:world",
     "ray": "tests.schedulers.worlds.ray:world",
+    "kueue": "tests.schedulers.worlds.kueue:world",
     "yarn": "tests.schedulers.worlds.yarn:world",
 }
 """module:function(folder, cluster), a context manager that gives a World."""
