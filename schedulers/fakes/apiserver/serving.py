@@ -48,7 +48,7 @@ def serve(
     `bookmark_seconds` is how often a watch tells of the version; `port` 0 takes a free one.
     """
     handler = Handler(store=store, access=access, faults=faults, bookmark_seconds=bookmark_seconds)
-    with socket.create_server(("127.0.0.1", port), backlog=128) as listener:
+    with _listener(port) as listener:
         config = uvicorn.Config(
             application(handler),
             log_level="critical",
@@ -68,6 +68,19 @@ def serve(
             server.should_exit = True
             thread.join()
             loop.close()
+
+
+def _listener(port: int) -> socket.socket:
+    # Named as TCP, because the event loop sends small packets at once only on sockets that say so.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", port))
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 def _run(loop: asyncio.AbstractEventLoop, server: uvicorn.Server, listener: socket.socket) -> None:
