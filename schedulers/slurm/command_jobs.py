@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from gpuledger.errors import BadInput
 from schedulers.slurm.columns import Row, at, needed_at, padded, plain, whole, words
 from schedulers.slurm.facts import Job
 from schedulers.slurm.names import hosts
 from schedulers.slurm.transport import Broken
-from schedulers.slurm.tres import CUT
+from schedulers.slurm.tres import CUT, numbers
 
 SQUEUE_WIDTHS: Mapping[str, int] = {
     "JobID": 12,
@@ -44,6 +45,11 @@ SACCT_COLUMNS = (
 """Columns of `sacct`; those that a version does not have are not asked for."""
 
 _DETAIL = re.compile(r" JOB_GRES=\S*((?: +Nodes=\S+ CPU_IDs=\S+ Mem=\S+ GRES=\S*)+) +MinCPUsNode=")
+_TASK = re.compile(r"JobId=(\d+) ArrayJobId=(\d+) ArrayTaskId=(\d+) ")
+_WAITS = re.compile(
+    r" JobState=PENDING Reason=(\S+) Dependency=\S+ Requeue=\d Restarts=(\d+) BatchFlag=\d .*?"
+    r" SubmitTime=(\S+) EligibleTime=(\S+) AccrueTime="
+)
 _ON_NODES = re.compile(r"Nodes=(\S+) CPU_IDs=\S+ Mem=\S+ GRES=(\S*)")
 
 
@@ -113,6 +119,40 @@ def placed(lines: Iterable[str]) -> dict[int, list[tuple[str, str]]]:
             (node, resources) for nodes, resources in _ON_NODES.findall(told[0]) for node in hosts(nodes)
         ]
     return found
+
+
+def taken_apart(jobs: Iterable[Job], lines: Iterable[str]) -> list[Job]:
+    """`jobs`, with those tasks apart from their array that have a record of their own though they wait.
+
+    `squeue` writes all waiting tasks of an array as one; one that ran before has its own attempts and times.
+    """
+    own: dict[int, list[tuple[int, re.Match[str]]]] = {}
+    for line in lines:
+        task, told = _TASK.match(line), _WAITS.findall(line)
+        if task is not None and len(told) == 1 and (match := _WAITS.search(line)):
+            own.setdefault(int(task[2]), []).append((int(task[3]), match))
+    return [part for job in jobs for part in _parts(job, own.get(job.array_job_id or 0, []))]
+
+
+def _parts(job: Job, own: Sequence[tuple[int, re.Match[str]]]) -> Iterable[Job]:
+    if not job.array_tasks or job.array_tasks.endswith("..."):
+        yield job
+        return
+    left = set(numbers(job.array_tasks.strip("[]").split("%")[0]))
+    for task, match in own:
+        if task in left:
+            left.remove(task)
+            yield replace(
+                job,
+                array_task_id=task,
+                array_tasks="",
+                reason=match[1].replace("_", " "),
+                restarts=int(match[2]),
+                submit_at=needed_at(match[3], "SubmitTime"),
+                eligible_at=at(match[4]),
+            )
+    if left:
+        yield replace(job, array_tasks=",".join(map(str, sorted(left))))
 
 
 def accounted(lines: Iterable[bytes], columns: Sequence[str], broken: Broken) -> list[Job]:

@@ -34,10 +34,11 @@ class Commands:
         broken: Broken = []
         denied: list[tuple[str, str]] = []
         # The shortest time lies between jobs and nodes: they are compared with each other.
-        details = command_jobs.placed(self._lines("scontrol", "-d", "-o", "show", "job"))
+        shown = self._lines("scontrol", "-d", "-o", "show", "job")
         queue = self._run("squeue", "-a", "-h", "-t", "all", "-O", command_jobs.squeue_format())
         nodes = self._lines("scontrol", "-d", "-o", "show", "node")
-        jobs = tuple(command_jobs.queued(queue, details, broken))
+        listed = command_jobs.queued(queue, command_jobs.placed(shown), broken)
+        jobs = tuple(command_jobs.taken_apart(listed, shown))
         hosts = command_facts.shown_hosts(nodes, broken)
         partitions = command_facts.shown_partitions(self._lines("scontrol", "-a", "-o", "show", "partition"), broken)
         reservations = command_facts.shown_reservations(self._lines("scontrol", "-o", "show", "reservation"), broken)

@@ -76,6 +76,8 @@ def waits(reading: Reading) -> list[Wait]:
         return []
     said = REASONS.tell(job.reason or "None")
     own = said.cause if said.cause in ("held", "dependency") else "held"
+    if job.restarts and job.reason == "BeginTime":
+        own = "scheduler"  # Slurm's own pause after a requeue
     other = "unknown" if said.cause in ("held", "dependency", "scheduler") else said.cause
     eligible_at = min(job.eligible_at or over_at, over_at)
     parts = [(job.submit_at, eligible_at, own), (max(eligible_at, job.submit_at), over_at, other)]
@@ -85,7 +87,7 @@ def waits(reading: Reading) -> list[Wait]:
             from_at=begin,
             until_at=end,
             cause=cause,
-            reason=said.reason if cause == said.cause else "",
+            reason=said.reason if cause in (said.cause, "scheduler") else "",
             gpus=float(workload.num_gpu * workload.pod_count),
             pods=workload.pod_count,
         )

@@ -14,11 +14,15 @@ from schedulers.slurm.tres import gpu_count, gpus, gres, held_gpus, is_slice, sh
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The GPUs of a job: in all (None: could not be counted) and by node (a node without an entry: not known)."""
+    """The GPUs of a job: in all (None: could not be counted) and by node (a node without an entry: not known).
+
+    `is_guess`: nobody said how many on each node, and they divide evenly.
+    """
 
     total: float | None
     by_node: Mapping[str, float] = field(default_factory=dict)
     problem: str = ""
+    is_guess: bool = False
 
 
 def hold(job: Job) -> Hold:
@@ -38,6 +42,8 @@ def hold(job: Job) -> Hold:
     each = gpu_count(gres(job.per_node))
     if names and each * len(names) == total:
         return Hold(total, dict.fromkeys(names, each))
+    if names and total % len(names) == 0:
+        return Hold(total, dict.fromkeys(names, total / len(names)), is_guess=True)
     return Hold(total, problem=f"{total:g} GPUs on {len(names)} nodes, and nobody said how many on each")
 
 
@@ -73,8 +79,14 @@ def bounds(jobs: Iterable[tuple[Job, Hold]], *, is_whole: bool) -> Bounds:
     most: dict[str, float] = {}
     is_open = not is_whole
     for job, held in jobs:
-        is_open = is_open or bool(held.problem)
-        is_sure = not job.states & {"COMPLETING", "SUSPENDED", "STOPPED", "CONFIGURING", "RESIZING"}
+        is_open = is_open or bool(held.problem) or held.is_guess
+        is_sure = not held.is_guess and not job.states & {
+            "COMPLETING",
+            "SUSPENDED",
+            "STOPPED",
+            "CONFIGURING",
+            "RESIZING",
+        }
         for node, count in held.by_node.items():
             most[node] = most.get(node, 0.0) + count
             least[node] = least.get(node, 0.0) + (count if is_sure else 0.0)

@@ -138,6 +138,8 @@ class JobRows:
     def _pods(self, job: Job, held: Hold, workload: Workload) -> Iterable[Pod]:
         if job.start_at is None:
             return
+        # What nobody said for sure must not replace what was seen while the job ran: the row seen last wins.
+        seen_at = job.start_at if held.is_guess else self.rows.taken_at
         label = str(job.job_id) if self.names == "raw" else job.label
         for node in held.by_node or dict.fromkeys(hosts(job.nodes)):
             yield Pod(
@@ -156,7 +158,7 @@ class JobRows:
                 created_at=job.submit_at,
                 started_at=job.start_at,
                 ended_at=workload.ended_at,
-                seen_at=self.rows.taken_at,
+                seen_at=seen_at,
             )
 
     def _events(self, job: Job, workload: Workload) -> Iterable[WorkloadEvent]:
@@ -166,7 +168,8 @@ class JobRows:
             dated.append((_end(job)[1], workload.ended_at))
         for kind, at in dated:
             if at is not None and at <= self.rows.taken_at:
-                yield WorkloadEvent(workload_id=workload.workload_id, ts=at, kind=kind, reason=_word(job, kind), pod="")
+                word = "+".join(sorted(job.states)) if at == workload.ended_at else None
+                yield WorkloadEvent(workload_id=workload.workload_id, ts=at, kind=kind, reason=word)
 
     def _wait(self, workload: Workload, why: Told) -> Wait:
         return Wait(
@@ -187,13 +190,6 @@ def _ended_at(job: Job) -> datetime | None:
 
 def _end(job: Job) -> tuple[str, str]:
     return next((_ENDS[state] for state in _ENDS if state in job.states), ("failed", "failed"))
-
-
-def _word(job: Job, kind: str) -> str | None:
-    """Slurm's own word for an end, a failure's too."""
-    return (
-        "+".join(sorted(job.states)) if kind in ("finished", "failed", "cancelled", "preempted", "requeued") else None
-    )
 
 
 def _status(job: Job, why: Told | None) -> str:

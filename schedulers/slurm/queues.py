@@ -28,6 +28,14 @@ class _Account:
     used: dict[str, float] = field(default_factory=dict)
     is_known: bool = True
 
+    def hold(self, reading: Reading) -> None:
+        """Count what a job holds; once one could not be counted, the whole is not known."""
+        if reading.held.total is None:
+            self.is_known = False
+            return
+        for resource, amount in tres(reading.job.tres_alloc).items():
+            self.used[resource] = self.used.get(resource, 0.0) + amount
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRows:
@@ -42,7 +50,7 @@ class QueueRows:
         self.rows.listed("queue", "quota", "queue_resource", "queue_state")
         accounts = {one.account: one for one in self.facts.associations if not one.user and not one.partition}
         parents = {name: one.parent for name, one in accounts.items()}
-        counts = _count(readings, parents)
+        counts, by_qos = _count(readings, parents), _count_qos(readings)
         for name in sorted({*accounts, *counts} - {""}):
             with self.rows.sparing(self.rows.named(name), "queue"):
                 self._account(name, accounts.get(name), counts.get(name, _Account()))
@@ -52,7 +60,7 @@ class QueueRows:
                     self._user(one)
         for qos in self.facts.qos:
             with self.rows.sparing(f"qos/{qos.name}", "queue"):
-                self._qos(qos)
+                self._qos(qos, by_qos.get(qos.name, _Account()))
 
     def _account(self, name: str, account: Association | None, count: _Account) -> None:
         queue, now = self.rows.named(name), self.rows.taken_at
@@ -128,7 +136,7 @@ class QueueRows:
                     from_at=now,
                 )
             )
-        seen = {name for name in used or () if name.startswith(GPU)}
+        seen = {name for name, amount in (used or {}).items() if name.startswith(GPU) and amount}
         for resource in sorted({GPU, *limits, *seen}):
             amount = limits.get(resource)
             self.rows.add(
@@ -164,11 +172,13 @@ class QueueRows:
         self._limits(queue, tenant, tres(one.limits.tres.get("group")), used, weight=one.share)
         self._each(queue, tenant, one.limits.tres)
 
-    def _qos(self, qos: Qos) -> None:
+    def _qos(self, qos: Qos, count: _Account) -> None:
         queue = self.rows.named(f"qos/{qos.name}")
         self.rows.add(Queue(queue=queue, tenant=NAMESPACE, scheduler=self.rows.scheduler))
         limits = tres(qos.limits.tres.get("group"))
-        self._limits(queue, NAMESPACE, limits, self.facts.used.get((f"qos/{qos.name}", "")), is_own=False)
+        told = self.facts.used.get((f"qos/{qos.name}", ""))
+        used = told if told is not None else (count.used if count.is_known else None)
+        self._limits(queue, NAMESPACE, limits, used, is_own=False)
         self._each(queue, NAMESPACE, qos.limits.tres)
 
 
@@ -196,12 +206,16 @@ def _count(readings: Iterable[Reading], parents: Mapping[str, str]) -> dict[str,
         if reading.held.total is not None:
             own.running += reading.held.total
         for name in _above(reading.job.account, parents):
-            count = counts.setdefault(name, _Account())
-            if reading.held.total is None:
-                count.is_known = False
-                continue
-            for resource, amount in tres(reading.job.tres_alloc).items():
-                count.used[resource] = count.used.get(resource, 0.0) + amount
+            counts.setdefault(name, _Account()).hold(reading)
+    return counts
+
+
+def _count_qos(readings: Iterable[Reading]) -> dict[str, _Account]:
+    """What the jobs of each QOS hold."""
+    counts: dict[str, _Account] = {}
+    for reading in readings:
+        if reading.job.is_holding:
+            counts.setdefault(reading.job.qos, _Account()).hold(reading)
     return counts
 
 

@@ -26,6 +26,8 @@ from schedulers.slurm.rest_facts import each
 from schedulers.slurm.transport import Broken, places_in
 
 _PATH = re.compile(r"/slurm/(v\d+\.\d+\.\d+)/jobs/?")
+_NOTHING = "Nothing found"
+"""How slurmdbd's part says that there are no such jobs: as an error."""
 _REFUSALS = (
     "authentication",
     "access/permission denied",
@@ -166,7 +168,10 @@ class Slurmrestd:
         if answer.status_code == 404:
             self._version = ""  # an upgrade took it away: the next reading agrees on another
         told = _object(answer)
-        if wrong := _errors(told):
+        wrong = _errors(told)
+        if wrong.startswith(_NOTHING):
+            return ()
+        if wrong:
             refused = any(word in wrong.lower() for word in _REFUSALS)
             raise (NotPermitted if refused else SchedulerUnreachable)(f"GET {where}: {answer.status_code} {wrong}")
         given = find(told, f"{plural}.list") if plural == "qos" else find(told, plural)

@@ -2,7 +2,8 @@
 # Bring up a throw-away Slurm with fake 8-GPU nodes, accounting and slurmrestd, all on loopback. Needs root.
 # usage: slurm-up.sh DIR MYSQL_PORT DBD_PORT CTLD_PORT REST_PORT NODE_PORT...   (one node for each NODE_PORT)
 # Writes DIR/env; stop with slurm-down.sh DIR. Prints what failed and its log where something does not come up.
-set -euo pipefail
+set -Eeuo pipefail
+trap 'echo "slurm-up.sh: line $LINENO failed: $BASH_COMMAND" >&2; tail -n 5 "$W"/log/* >&2' ERR
 W=$(mkdir -p "$1" && cd "$1" && pwd); MYSQL=$2 DBD=$3 CTLD=$4 REST=$5; shift 5; PORTS=("$@"); N=$#; H=$(hostname -s)
 
 until_true() {  # until_true WHAT LOG COMMAND...: ask again for at most two minutes
