@@ -62,7 +62,7 @@ class Given:
 
 @dataclass(slots=True)
 class Devices:
-    """All GPU devices, what each claim ("namespace/name") was given, and how many devices it asks for.
+    """All GPU devices, what each claim ("namespace/name") was given, and how many devices it still asks for.
 
     `by_node` has the devices by node and driver.
     """
@@ -153,7 +153,7 @@ def _claim(found: Devices, claim: Object, also: Iterable[str]) -> None:
     name, status = name_of(claim), claim.get("status") or {}
     allocation = status.get("allocation") or {}
     found.pods[name] = [one["uid"] for one in status.get("reservedFor") or () if one.get("resource") == "pods"]
-    found.asked[name] = _asked(claim)
+    found.asked[name] = 0 if allocation else _asked(claim)
     for result in (allocation.get("devices") or {}).get("results") or ():
         if result.get("adminAccess") or not is_gpu_driver(result["driver"], also):
             continue
