@@ -13,6 +13,7 @@ from gpuledger.app.client import Client, open_warehouse
 from gpuledger.app.collector_commands import collector_app
 from gpuledger.app.imports import import_app
 from gpuledger.app.printing import Format, configure_logs, emit, ledger_for_people, print_problems
+from gpuledger.app.scheduler_commands import scheduler_app
 from gpuledger.config import Settings
 from gpuledger.errors import BadInput, ConfigError, GpuledgerError, QueryRefused
 from gpuledger.registry import REPORTS
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 app.add_typer(import_app, name="import")
 app.add_typer(collector_app, name="collector")
+app.add_typer(scheduler_app, name="scheduler")
 
 Warehouse = Annotated[Path | None, typer.Option("--warehouse", help="the warehouse file")]
 Config = Annotated[Path | None, typer.Option("--config", help="settings file (TOML)")]

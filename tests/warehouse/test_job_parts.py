@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -96,7 +97,8 @@ def test_an_id_that_is_given_again_is_another_job(house: Warehouse) -> None:
 
 
 def test_what_a_scheduler_says_of_its_work_stands_before_what_was_made_of_pods(house: Warehouse) -> None:
-    shape = {"pod_count": 1, "num_gpu": 1, "gpu_milli": 1000, "cpu_milli": 0, "memory_mib": 0, "submitted_at": AT}
+    shape: dict[str, Any] = {"pod_count": 1, "num_gpu": 1, "gpu_milli": 1000, "cpu_milli": 0, "memory_mib": 0}
+    shape["submitted_at"] = AT
 
     def queue_now() -> str | None:
         with house.reading() as cursor:

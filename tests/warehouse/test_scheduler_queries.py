@@ -145,7 +145,7 @@ def test_usage_over_a_window_knows_how_long_it_was_told(house: Warehouse) -> Non
 
 def test_figures_of_a_scheduler_are_told_as_they_are(house: Warehouse) -> None:
     put(house, "queue", [Queue(queue="q", tenant="t", scheduler="volcano")])
-    figures = {"nominal": 1.0, "limit": 1.0, "used": 2048.0, "from_at": at(-5)}
+    figures: dict[str, Any] = {"nominal": 1.0, "limit": 1.0, "used": 2048.0, "from_at": at(-5)}
     put(house, "queue_resource", [QueueResource(queue="q", resource="volcano.sh/vgpu-memory", **figures)])
     (row,) = rows(house, "queue_resources", at=at(0))
     assert (row["resource"], row["used"], row["limit"], row["pending"]) == ("volcano.sh/vgpu-memory", 2048, 1, None)
@@ -257,8 +257,8 @@ def test_what_scheduler_assets_and_telemetry_say_is_compared(house: Warehouse) -
     for scheduler in ("volcano", "kubernetes/default"):
         put(house, "scheduler_node", [SchedulerNode(scheduler=scheduler, node="n", gpu_count=3, from_at=at(-60))])
     a_node(house, "n", 3, 3, 1)
-    asked = {"namespace": "t", "node": "n", "gpu_count": 2.0, "resource": "nvidia_com_gpu", "phase": "Running"}
-    pods = [Pod(uid=name, pod=name, started_at=at(0), seen_at=at(58), **asked) for name in ("p", "q")]
+    asked: dict[str, Any] = {"namespace": "t", "node": "n", "gpu_count": 2.0, "resource": "nvidia_com_gpu"}
+    pods = [Pod(uid=x, pod=x, phase="Running", started_at=at(0), seen_at=at(58), **asked) for x in ("p", "q")]
     put(house, "pod", pods)
     house.build_ledger(Window(AT, at(60)), until_at=at(60))
     found = {row["kind"]: row["gpu_count"] for row in rows(house, "inventory_differences")}
