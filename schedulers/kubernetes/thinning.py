@@ -86,8 +86,17 @@ def thin_node(node: Object) -> Object:
     return {
         "metadata": _metadata(node),
         "spec": _part(node.get("spec"), _NODE_SPEC),
-        "status": _part(node.get("status"), _NODE_STATUS),
+        "status": _status(node.get("status") or {}),
     }
+
+
+def _status(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Without heartbeats: they are no news."""
+    conditions = [
+        {name: value for name, value in one.items() if name != "lastHeartbeatTime"}
+        for one in status.get("conditions") or ()
+    ]
+    return {**_part(status, _NODE_STATUS), "conditions": conditions}
 
 
 def thin_event(event: Object) -> Object | None:

@@ -174,7 +174,7 @@ def together(api: Api, lists: Lists, options: KubernetesOptions, clock: Clock) -
     now = clock.now()
     for book in books:
         book.forward(target, now)
-    return _moment(lists, books, target, now)
+    return replace(_moment(lists, books, target, now), gone=())
 
 
 def watch_moments(

@@ -100,7 +100,9 @@ def test_requests_of_the_pod_as_a_whole_replace_those_of_its_containers() -> Non
 
 
 def _over(*finished: str | None, phase: str = "Succeeded") -> dict[str, Any]:
-    states = [{"state": {"terminated": {"finishedAt": at}} if at else {"running": {}}} for at in finished]
+    states: list[dict[str, Any]] = [
+        {"state": {"terminated": {"finishedAt": at}} if at else {"running": {}}} for at in finished
+    ]
     return {"metadata": {}, "status": {"phase": phase, "startTime": EIGHT, "containerStatuses": states}}
 
 
