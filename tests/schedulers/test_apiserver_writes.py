@@ -38,7 +38,7 @@ def definition(**more: Any) -> dict[str, Any]:
         "properties": {"pending": {"type": "integer"}, "at": {"type": "string", "format": "date-time"}},
     }
     schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": status}}}
-    versions = [
+    versions: list[dict[str, Any]] = [
         {"name": name, "served": True, "storage": name == "v1", "schema": schema, "subresources": {"status": {}}}
         for name in ("v1alpha1", "v1")
     ]
