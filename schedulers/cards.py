@@ -58,6 +58,11 @@ class Cards:
                 gpus = (gpus or 0.0) + amount * share
         return Amount(gpus, is_partial)
 
+    def offered(self) -> set[str]:
+        """The resources that count GPUs on any node, in the cluster's spelling."""
+        amounts = [(node.get("status") or {}).get("capacity") or {} for node in self.core.nodes.values()]
+        return {resource for one in amounts for resource in one if self.core.counts(resource)}
+
     def _share_anywhere(self, resource: str) -> float | None:
         shares = {
             of_resource(self.core, resource, 1.0, name)

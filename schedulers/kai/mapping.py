@@ -48,7 +48,7 @@ class GroupMapping:
                 work.want(_of_gpus(self.core.requests_of(pod)), wanted[-1])
         for workload_id in sorted({self.core.workload_of(pod) for pod in group.pods} & self.core.workloads.keys()):
             self._place(workload_id, group)
-            if group.is_waiting:
+            if group.is_waiting and self.core.workloads[workload_id].status != "running":
                 self._wait(workload_id, group, wanted)
 
     def _has_gpus(self, pod: Object) -> bool:

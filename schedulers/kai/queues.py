@@ -13,8 +13,8 @@ from schedulers.kubernetes.pods import Object, name_of
 from schedulers.queue_work import QueueWork, with_those_below
 from schedulers.rows import INSTANT_SECONDS, SnapshotRows
 
-_EXACT = 1e-4
-"""KAI's own figures are rounded to this."""
+EXACT = 1e-4
+"""KAI's own figures are rounded to this: closer ones are the same."""
 
 _SLICE = re.compile(r"[^/]+/mig-(\d+)g\..+")
 _NO_SHARE = Share(None, None, 0.0)
@@ -88,7 +88,7 @@ class QueueBook:
     def _check_limit(
         self, spec: QueueSpec, resource: str, used: float | None, limit: float | None, rows: SnapshotRows
     ) -> None:
-        if used is not None and limit is not None and used > limit + _EXACT:
+        if used is not None and limit is not None and used > limit + EXACT:
             words = f"{resource}: {used:g} of {limit:g}"
             rows.problem("limit_not_enforced", rows.named(spec.name), words, subject_kind="queue", count=round(used))
 
@@ -149,7 +149,7 @@ def _pending(spec: QueueSpec) -> float | None:
 
 
 def _compare(told: float | None, held_gpus: float, name: str, rows: SnapshotRows) -> None:
-    if told is None or abs(told - held_gpus) <= _EXACT:
+    if told is None or abs(told - held_gpus) <= EXACT:
         return
     words = f"it reports {told:g} GPUs allocated, its pods hold {held_gpus:g}"
     rows.problem("quota_mismatch", name, words, subject_kind="queue", count=max(1, round(abs(told - held_gpus))))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+import httpx
 from pydantic import Field
 
 from schedulers.cards import Cards
@@ -14,7 +15,10 @@ from schedulers.kai.fractions import SHARED, fraction_of
 from schedulers.kai.groups import groups_of
 from schedulers.kai.kinds import POD_GROUPS, QUEUES, RESERVATIONS, TOPOLOGIES, group_of, queue_of
 from schedulers.kai.mapping import GroupMapping, settle_reservations
-from schedulers.kai.queues import QueueBook, specs_of
+from schedulers.kai.metrics import figures_of
+from schedulers.kai.queues import EXACT, QueueBook, specs_of, units_of
+from schedulers.kai.spec import QueueSpec
+from schedulers.kubernetes.client import Api
 from schedulers.kubernetes.core import is_whole
 from schedulers.kubernetes.facts import CoreFacts
 from schedulers.kubernetes.family import KubernetesFamily
@@ -24,12 +28,18 @@ from schedulers.kubernetes.pods import Object, meta, name_of
 from schedulers.rights import Right
 from schedulers.rows import SnapshotRows
 
+METRICS = "kai/metrics"
+"""Key of what is read beside the moment."""
+
 
 class KaiOptions(KubernetesOptions):
     """Options of the Kubernetes family, and where KAI keeps its reservations."""
 
     reservation_namespaces: tuple[str, ...] = Field(
         RESERVATIONS, description="Namespaces of the pods that hold cards for those that share them."
+    )
+    metrics_url: str | None = Field(
+        None, description="KAI's metrics of queues, to compare with the queues' own figures; none: not compared."
     )
 
 
@@ -57,6 +67,18 @@ class Kai(KubernetesFamily):
         asked = fraction_of(pod)
         return {SHARED: float(asked.devices)} if asked else {}
 
+    def extra(self, api: Api, moment: Moment) -> Mapping[str, Sequence[Object]]:  # noqa: ARG002 it is no kind
+        """The page of metrics, where one is named; what went wrong where it did not come."""
+        url = self.options.metrics_url
+        if not url:
+            return {}
+        try:
+            answer = httpx.get(url, timeout=self.options.timeout_seconds)
+            answer.raise_for_status()
+        except httpx.HTTPError as error:
+            return {METRICS: [{"failed": f"{type(error).__name__}: {error}"}]}
+        return {METRICS: [{"page": answer.text}]}
+
     def enrich(self, moment: Moment, core: CoreFacts, rows: SnapshotRows) -> None:
         """Queues, what their work holds and waits for, and where nodes stand."""
         settle_reservations(core, self.options.reservation_namespaces)
@@ -67,9 +89,23 @@ class Kai(KubernetesFamily):
                 mapping.take(group)
         is_told = is_whole(moment) and moment.has(POD_GROUPS)
         QueueBook(specs=specs, work=mapping.work if is_told else None, cards=Cards(core)).write(rows)
+        self._compare_metrics(moment, specs, rows)
         for topology in moment.of(TOPOLOGIES):
             with rows.sparing(f"topology/{name_of(topology)}", "node"):
                 _place(topology, core, rows)
+
+    def _compare_metrics(self, moment: Moment, specs: Mapping[str, QueueSpec], rows: SnapshotRows) -> None:
+        for given in moment.of(METRICS):
+            if "failed" in given:
+                rows.problem("missing_metric", str(self.options.metrics_url), given["failed"], subject_kind="target")
+                continue
+            with rows.sparing(str(self.options.metrics_url), "target"):
+                for name, figures in sorted(figures_of(given["page"]).items()):
+                    own = units_of(specs[name].allocated) if name in specs else None
+                    told = figures.allocated_gpus
+                    if own is not None and told is not None and abs(own - told) > EXACT:
+                        words = f"its metric says {told:g} GPUs allocated, its status {own:g}"
+                        rows.problem("quota_mismatch", rows.named(name), words, subject_kind="queue")
 
 
 def _place(topology: Object, core: CoreFacts, rows: SnapshotRows) -> None:

@@ -51,7 +51,7 @@ class GroupMapping:
             self._hold(pod, work)
         for workload_id in self._workloads(group):
             self._place(workload_id, group)
-            if group.is_waiting:
+            if group.is_waiting and self.core.workloads[workload_id].status != "running":
                 self._wait(workload_id, group, gpus)
             self._job_event(workload_id, group.job)
 

@@ -84,9 +84,8 @@ class QueueBook:
         )
 
     def _resources(self, spec: QueueSpec, work: QueueWork | None, rows: SnapshotRows) -> Iterator[QueueResource]:
-        held = work.held if work else {}
         pending = (work.pending or {}) if work else {}
-        for resource in sorted(spec.resources | {name for name in {*held, *pending} if _is_of_gpus(name)}):
+        for resource in sorted(spec.resources | self.cards.offered()):
             used = _used(spec, work, resource)
             limit, own = spec.capability.get(resource), spec.nominal(resource, self.sharing)
             if used is not None and limit is not None and used > limit + _EXACT:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from schedulers.cards import Cards
 from schedulers.kubernetes.client import Api, Refused
-from schedulers.kubernetes.core import EVENTS, is_whole
+from schedulers.kubernetes.core import EVENTS, FROM_KIND, NODES, is_whole
 from schedulers.kubernetes.facts import CoreFacts
 from schedulers.kubernetes.family import KubernetesFamily
 from schedulers.kubernetes.moment import Kind, Moment
@@ -56,6 +56,7 @@ class Volcano(KubernetesFamily):
         QUEUES.key: ("queue", "quota", "queue_resource", "queue_state"),
         POD_GROUPS.key: ("workload", "wait", "workload_event", "queue_state"),
         JOBS.key: ("workload", "wait", "workload_event"),
+        NODES.key: (*FROM_KIND[NODES.key], "queue_resource"),
     }
     options_class: ClassVar[type[KubernetesOptions]] = VolcanoOptions
     options: VolcanoOptions

@@ -10,7 +10,7 @@ from gpuledger.ports import SchedulerSnapshot
 from gpuledger.testing import FakeClock
 from schedulers.kai import Kai
 from schedulers.kubernetes.moment import Moment
-from tests.schedulers.volcano_objects import MADE, NOW, Object
+from tests.schedulers.volcano_objects import MADE, NOW, Object, gpus
 from tests.schedulers.volcano_objects import node as plain_node
 
 GPU = "nvidia.com/gpu"
@@ -55,7 +55,7 @@ def pod(
 
 def reservation(name: str, on: str, gpu_group: str) -> Object:
     """The pod that holds a card for those that share it."""
-    made = pod(name, None, on=on, namespace=RESERVED, **{GPU: "1"})
+    made = pod(name, None, on=on, namespace=RESERVED, **gpus(1))
     made["metadata"]["labels"] = {"app": "kai-resource-reservation", "runai-gpu-group": gpu_group}
     return made
 

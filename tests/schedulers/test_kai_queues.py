@@ -12,7 +12,7 @@ from gpuledger.errors import ConfigError
 from gpuledger.ports import SnapshotScope
 from schedulers.kai.queues import units_of
 from tests.schedulers.kai_objects import GPU, group, mapped, moment, node, pod, queue, reader
-from tests.schedulers.volcano_objects import SHARED, complaints, rows
+from tests.schedulers.volcano_objects import SHARED, complaints, gpus, rows
 
 
 def _problem(name: str) -> Any:
@@ -42,7 +42,7 @@ def test_minus_one_is_no_limit_and_never_a_number(source: str) -> None:
         )
         for one in given
     ]
-    held = [pod(f"p{n}", on="n1", **{GPU: "2"}) for n in range(3)]
+    held = [pod(f"p{n}", on="n1", **gpus(2)) for n in range(3)]
     snapshot = mapped(node("n1"), *queues, group(), *held)
     quotas, states = rows(snapshot, "quota"), rows(snapshot, "queue_state")
     assert {name: (row["nominal_gpus"], row["limit_gpus"]) for name, row in quotas.items()} == {
@@ -133,7 +133,7 @@ def test_a_tree_keeps_its_parents_and_says_when_children_have_more() -> None:
 
 def test_a_status_that_differs_from_the_pods_is_said_and_the_pods_count() -> None:
     team = queue("team", {"quota": 4, "limit": 4}, allocated={GPU: 6})
-    snapshot = mapped(node("n1"), team, group(), pod("p", on="n1", **{GPU: "5"}))
+    snapshot = mapped(node("n1"), team, group(), pod("p", on="n1", **gpus(5)))
     assert complaints(snapshot, "quota_mismatch") == [("team", "it reports 6 GPUs allocated, its pods hold 5", 1)]
     assert complaints(snapshot, "limit_not_enforced") == [("team", f"{GPU}: 6 of 4", 6)]
     assert rows(snapshot, "queue_state")["team"]["running_gpus"] == 5
@@ -162,7 +162,7 @@ def test_a_queue_that_makes_no_sense_costs_itself(wrong: dict[str, Any]) -> None
 
 def test_names_carry_the_cluster() -> None:
     tree = [queue("dept", {"quota": 8, "limit": -1}), queue("team", {"quota": 6, "limit": -1}, parent="dept")]
-    snapshot = reader("east").mapped(moment(node("n1"), *tree, group(), pod("p", **{GPU: "1"})))
+    snapshot = reader("east").mapped(moment(node("n1"), *tree, group(), pod("p", **gpus(1))))
     assert rows(snapshot, "queue")["east/team"]["parent"] == "east/dept"
     assert rows(snapshot, "queue")["east/team"]["scheduler"] == "kai/east"
     assert rows(snapshot, "workload")["east/ml/p"]["queue"] == "east/team"

@@ -9,7 +9,7 @@ import pytest
 
 from schedulers.kai.reasons import tell
 from tests.schedulers.kai_objects import GPU, group, mapped, node, pod, queue, reservation, unschedulable
-from tests.schedulers.volcano_objects import NOW, Object, complaints, event, rows, says
+from tests.schedulers.volcano_objects import NOW, Object, complaints, event, gpus, rows, says
 
 OPEN = queue("team", {"quota": 8, "limit": -1})
 NO_GPUS = "no nodes with enough resources were found: 2 node(s) didn't have enough resources: GPUs."
@@ -150,7 +150,7 @@ def _reason(reason: str, message: str, **details: Any) -> Object:
 def test_a_group_waits_for_what_its_condition_says(reason: Object, cause: str) -> None:
     since = "2026-03-02T09:00:00Z"
     waiting = group(conditions=[unschedulable(reason, since=since)])
-    snapshot = mapped(node("n1", 2), OPEN, waiting, pod("p", **{GPU: "4"}))
+    snapshot = mapped(node("n1", 2), OPEN, waiting, pod("p", **gpus(4)))
     wait, workload = rows(snapshot, "wait")["ml/p"], rows(snapshot, "workload")["ml/p"]
     assert (wait["cause"], wait["reason"], wait["message"]) == (cause, reason["reason"], reason["message"])
     assert (wait["gpus"], wait["pods"], wait["from_at"]) == (4, 1, datetime.fromisoformat(since))
@@ -159,14 +159,14 @@ def test_a_group_waits_for_what_its_condition_says(reason: Object, cause: str) -
 
 def test_the_older_form_of_a_condition_is_read_too() -> None:
     old = unschedulable(message=f"PodSchedulingErrors: {GANG}due to: {NO_GPUS}")
-    pods = [pod(f"p{n}", **{GPU: "1"}) for n in (0, 1)]
+    pods = [pod(f"p{n}", **gpus(1)) for n in (0, 1)]
     snapshot = mapped(node("n1", 2), OPEN, group(conditions=[old], minMember=3), *pods)
     assert {row["cause"] for row in rows(snapshot, "wait").values()} == {"capacity"}
     assert {row["reason"] for row in rows(snapshot, "wait").values()} == {"Unschedulable"}
 
 
 def test_the_most_specific_of_group_and_pods_counts() -> None:
-    waiting = says(pod("p", **{GPU: "1"}), NO_GPUS)
+    waiting = says(pod("p", **gpus(1)), NO_GPUS)
     missing = event(waiting, 'persistentvolumeclaim "data" not found')
     told = group(conditions=[unschedulable(_reason("PodSchedulingErrors", NO_GPUS))])
     snapshot = mapped(node("n1"), OPEN, told, waiting, missing)
@@ -174,15 +174,15 @@ def test_the_most_specific_of_group_and_pods_counts() -> None:
 
 
 def test_a_queue_that_is_not_there_is_said_even_where_kai_says_nothing() -> None:
-    snapshot = mapped(node("n1"), OPEN, group(asks="gone"), pod("p", **{GPU: "1"}))
+    snapshot = mapped(node("n1"), OPEN, group(asks="gone"), pod("p", **gpus(1)))
     wait = rows(snapshot, "wait")["ml/p"]
     assert (wait["cause"], wait["message"], wait["from_at"]) == ("own_config", "queue gone is not there", NOW)
     assert rows(snapshot, "workload")["ml/p"]["queue"] == ""
 
 
 def test_a_group_that_runs_does_not_wait_for_more() -> None:
-    placed = [pod(f"p{n}", on="n1", labels={"training.kubeflow.org/job-name": "t"}, **{GPU: "1"}) for n in (0, 1)]
-    more = pod("p2", labels={"training.kubeflow.org/job-name": "t"}, **{GPU: "1"})
+    placed = [pod(f"p{n}", on="n1", labels={"training.kubeflow.org/job-name": "t"}, **gpus(1)) for n in (0, 1)]
+    more = pod("p2", labels={"training.kubeflow.org/job-name": "t"}, **gpus(1))
     snapshot = mapped(node("n1"), OPEN, group(minMember=2), *placed, more)
     workload = rows(snapshot, "workload")["ml/t"]
     assert (workload["status"], workload["min_replicas"], workload["is_gang"]) == ("running", 2, True)
@@ -192,7 +192,7 @@ def test_a_group_that_runs_does_not_wait_for_more() -> None:
 
 def test_a_group_that_makes_no_sense_costs_itself() -> None:
     bad = group("bad", conditions=[unschedulable(_reason("OverLimit", "x"), since="yesterday")])
-    pods = [pod("p", "bad", **{GPU: "1"}), pod("q", "good", **{GPU: "1"})]
+    pods = [pod("p", "bad", **gpus(1)), pod("q", "good", **gpus(1))]
     snapshot = mapped(node("n1"), OPEN, bad, group("good"), *pods)
     assert complaints(snapshot, "unreadable_object")[0][0] == "ml/bad"
     assert rows(snapshot, "workload")["ml/q"]["queue"] == "team"

@@ -31,6 +31,8 @@ from tests.schedulers.reading import (
 
 WORLDS: Mapping[str, str] = {
     "kubernetes": "tests.schedulers.worlds.kubernetes:world",
+    "kai": "tests.schedulers.worlds.kai:world",
+    "volcano": "tests.schedulers.worlds.volcano:world",
     "airflow": "tests.schedulers.worlds.airflow:world",
     "ray": "tests.schedulers.worlds.ray:world",
     "kueue": "tests.schedulers.worlds.kueue:world",

@@ -16,6 +16,7 @@ from tests.schedulers.volcano_objects import (
     PROPORTION,
     SHARED,
     complaints,
+    gpus,
     group,
     job,
     mapped,
@@ -59,7 +60,7 @@ def test_deserved_over_capability_counts_as_the_capability(source: str) -> None:
         capability=given["capability"],
         deserved=given["deserved"],
     )
-    held = [pod(f"p{n}", "g", on="n1", **{GPU: "1"}) for n in range(3)]
+    held = [pod(f"p{n}", "g", on="n1", **gpus(1)) for n in range(3)]
     running = group("g", phase="Running", minMember=3)
     running["spec"]["queue"] = "child-a"
     snapshot = mapped(node("n1"), queue("root"), child, running, *held)
@@ -159,7 +160,7 @@ def test_a_tree_sums_up_and_only_leaves_have_a_state() -> None:
         queue("team-b", parent="dept", deserved={GPU: 4}, guarantee={"resource": {GPU: 2}}, allocated={}),
         queue("stray", parent="nowhere", deserved={GPU: 1}, state="Closing"),
     ]
-    held = [pod("p0", "g", on="n1", **{GPU: "5"})]
+    held = [pod("p0", "g", on="n1", **gpus(5))]
     snapshot = mapped(node("n1"), *tree, group("g", phase="Running", minMember=1), *held)
     parents = {name: row["parent"] for name, row in rows(snapshot, "queue").items()}
     assert parents == {"root": None, "dept": "root", "team-a": "dept", "team-b": "dept", "stray": None}
@@ -177,7 +178,7 @@ def test_a_tree_sums_up_and_only_leaves_have_a_state() -> None:
 
 
 def test_borrowed_is_what_is_held_over_ones_own() -> None:
-    held = [pod(f"p{n}", "g", on="n1", **{GPU: "2"}) for n in range(3)]
+    held = [pod(f"p{n}", "g", on="n1", **gpus(2)) for n in range(3)]
     team = queue("team-a", deserved={GPU: 4}, allocated={GPU: 4})
     snapshot = mapped(node("n1"), team, group("g", phase="Running", minMember=1), *held)
     state = rows(snapshot, "queue_state")["team-a"]
@@ -194,7 +195,7 @@ def test_pending_gpus_are_the_minimum_of_groups_that_wait_less_what_they_hold() 
         group("c", phase="Running", job="old", minMember=1, minResources={GPU: "1"}),
     ]
     places = (("a-0", "a", "n1"), ("a-1", "a", None), ("c-0", "c", "n1"))
-    pods = [pod(name, of, on=on, **{GPU: "1"}) for name, of, on in places]
+    pods = [pod(name, of, on=on, **gpus(1)) for name, of, on in places]
     snapshot = mapped(node("n1"), queue("team-a"), *groups, *pods)
     assert rows(snapshot, "queue_state")["team-a"]["pending_gpus"] == 3 + 16
     assert rows(snapshot, "queue_resource")[GPU]["pending"] == 19
@@ -206,7 +207,7 @@ def test_a_group_that_does_not_say_what_it_wants_makes_the_sum_unknown() -> None
     snapshot = mapped(node("n1"), queue("team-a", deserved={GPU: 4}), silent)
     assert rows(snapshot, "queue_state")["team-a"]["pending_gpus"] is None
     told = group("a", phase="Pending", job="train", minMember=2)
-    snapshot = mapped(node("n1"), queue("team-a", deserved={GPU: 4}), told, job("train", 2, **{GPU: "4"}))
+    snapshot = mapped(node("n1"), queue("team-a", deserved={GPU: 4}), told, job("train", 2, **gpus(4)))
     assert rows(snapshot, "queue_state")["team-a"]["pending_gpus"] == 8, "its job says it"
 
 
@@ -225,7 +226,8 @@ def test_slices_count_by_what_their_nodes_say() -> None:
 def test_shares_that_cannot_be_told_in_cards_make_no_state() -> None:
     asks = {"volcano.sh/vgpu-number": "1", "volcano.sh/vgpu-memory": "1024"}
     held = pod("p", "g", on="n1", **asks)
-    snapshot = mapped(node("n1", 0), queue("team-a"), group("g", phase="Running", minMember=1), held)
+    team = queue("team-a", capability={"volcano.sh/vgpu-memory": "4k"})
+    snapshot = mapped(node("n1", 0), team, group("g", phase="Running", minMember=1), held)
     assert rows(snapshot, "queue_state") == {}
     assert complaints(snapshot, "unparsed_allocation") == [
         ("team-a", "1 pods hold shares that cannot be told in cards", 1)

@@ -17,6 +17,7 @@ from tests.schedulers.volcano_objects import (
     Object,
     complaints,
     event,
+    gpus,
     group,
     job,
     mapped,
@@ -68,7 +69,7 @@ def _masked_claim() -> dict[str, Any]:
 def test_a_missing_claim_is_the_reason_whatever_the_gang_says_after_it(source: str) -> None:
     given = _masked_claim() if source == "ours" else _problem(source)
     waiting = says(
-        pod("t1-0", "pg", job=given["job"], **{GPU: str(given["gpus_requested"])}), GANG, since=given["pending_since"]
+        pod("t1-0", "pg", job=given["job"], **gpus(given["gpus_requested"])), GANG, since=given["pending_since"]
     )
     told = [event(waiting, one["message"], one["reason"], n=n) for n, one in enumerate(given["events"])]
     gang = group("pg", phase="Inqueue", job="t1", minMember=1, conditions=_gang_says(GANG), minResources={GPU: "4"})
@@ -100,7 +101,7 @@ def _short_of_cpu() -> dict[str, Any]:
 @pytest.mark.parametrize("source", ["ours", "091-gang-cpu-short.json"])
 def test_a_gang_waits_for_what_its_one_unplaceable_task_lacks(source: str) -> None:
     given = _short_of_cpu() if source == "ours" else _problem(source)
-    tasks = [says(pod(one["name"], "pg", **{GPU: str(one["gpus"])}), one["message"]) for one in given["tasks"]]
+    tasks = [says(pod(one["name"], "pg", **gpus(one["gpus"])), one["message"]) for one in given["tasks"]]
     minimum = given["podgroup"]["minAvailable"]
     gang = group("pg", phase=given["podgroup"]["phase"], minMember=minimum, minResources={GPU: "2"})
     snapshot = mapped(node("n1", given["free_gpus"]), queue("team-a"), gang, *tasks)
@@ -115,9 +116,9 @@ def test_a_gang_waits_for_what_its_one_unplaceable_task_lacks(source: str) -> No
 
 
 def test_gpus_that_are_short_are_capacity_and_those_apart_are_fragments() -> None:
-    waiting = says(pod("train-0", "pg", **{GPU: "8"}), NO_GPUS)
+    waiting = says(pod("train-0", "pg", **gpus(8)), NO_GPUS)
     gang = group("pg", phase="Inqueue", minMember=1, minResources={GPU: "8"}, conditions=_gang_says(GANG))
-    held = [pod("other-0", None, on="n1", job="other", **{GPU: "4"})]
+    held = [pod("other-0", None, on="n1", job="other", **gpus(4))]
     apart = mapped(node("n1"), node("n2", 4), queue("team-a"), gang, waiting, *held)
     assert rows(apart, "wait")["ml/train"]["cause"] == "fragmentation"
     short = mapped(node("n1"), node("n2", 3), queue("team-a"), gang, waiting, *held)
@@ -129,7 +130,7 @@ def test_a_job_without_pods_is_known_before_it_is_let_in() -> None:
     gang = group("pg", phase="Pending", minMember=2, minResources={GPU: "8"})
     told = {**event(gang, full, "Unschedulable"), "type": "Normal"}
     team = queue("team-a", capability={GPU: 8}, deserved={GPU: 8})
-    snapshot = mapped(node("n1"), team, gang, job("train", 2, cpu="8", memory="64Gi", **{GPU: "4"}), told)
+    snapshot = mapped(node("n1"), team, gang, job("train", 2, cpu="8", memory="64Gi", **gpus(4)), told)
     workload, wait = rows(snapshot, "workload")["ml/train"], rows(snapshot, "wait")["ml/train"]
     shape = {key: workload[key] for key in ("pod_count", "num_gpu", "cpu_milli", "memory_mib", "min_replicas")}
     assert shape == {"pod_count": 2, "num_gpu": 4, "cpu_milli": 8000, "memory_mib": 65_536, "min_replicas": 2}
@@ -142,15 +143,15 @@ def test_a_job_without_pods_is_known_before_it_is_let_in() -> None:
 
 def test_the_id_of_a_job_is_the_same_before_and_after_it_has_pods() -> None:
     gang = group("pg", phase="Pending", minMember=1, minResources={GPU: "4"})
-    before = mapped(node("n1"), queue("team-a"), gang, job("train", 1, **{GPU: "4"}))
+    before = mapped(node("n1"), queue("team-a"), gang, job("train", 1, **gpus(4)))
     inside = group("pg", phase="Inqueue", minMember=1, minResources={GPU: "4"})
-    after = mapped(node("n1"), queue("team-a"), inside, job("train", 1, **{GPU: "4"}), pod("p", "pg", **{GPU: "4"}))
+    after = mapped(node("n1"), queue("team-a"), inside, job("train", 1, **gpus(4)), pod("p", "pg", **gpus(4)))
     assert set(rows(before, "workload")) == set(rows(after, "workload")) == {"ml/train"}
 
 
 def test_what_is_over_the_capability_will_never_start() -> None:
     gang = group("pg", phase="Pending", minMember=2, minResources={GPU: "16"})
-    snapshot = mapped(node("n1"), queue("team-a", capability={GPU: 8}), gang, job("train", 2, **{GPU: "8"}))
+    snapshot = mapped(node("n1"), queue("team-a", capability={GPU: 8}), gang, job("train", 2, **gpus(8)))
     wait = rows(snapshot, "wait")["ml/train"]
     assert wait["cause"] == "exceeds_max"
     assert wait["message"] == "it wants at least 16 nvidia.com/gpu, the capability of queue team-a is 8"
@@ -158,7 +159,7 @@ def test_what_is_over_the_capability_will_never_start() -> None:
 
 def test_a_closed_queue_holds_and_a_missing_one_is_the_submitters() -> None:
     gang = group("pg", phase="Pending", minMember=1, minResources={GPU: "4"})
-    work = job("train", 1, **{GPU: "4"})
+    work = job("train", 1, **gpus(4))
     closed = mapped(node("n1"), queue("team-a", state="Closed"), gang, work)
     assert rows(closed, "workload")["ml/train"]["status"] == "held"
     assert rows(closed, "wait")["ml/train"]["cause"] == "held"
@@ -168,7 +169,7 @@ def test_a_closed_queue_holds_and_a_missing_one_is_the_submitters() -> None:
 
 
 def test_a_reason_of_long_ago_does_not_count() -> None:
-    waiting = says(pod("train-0", "pg", **{GPU: "8"}), GANG)
+    waiting = says(pod("train-0", "pg", **gpus(8)), GANG)
     old = event(waiting, 'persistentvolumeclaim "data-x" not found', at="2026-03-02T09:00:00Z", n=0)
     new = event(waiting, NO_GPUS, at="2026-03-02T09:58:00Z", n=1)
     gang = group("pg", phase="Inqueue", minMember=1, minResources={GPU: "8"})
@@ -178,14 +179,14 @@ def test_a_reason_of_long_ago_does_not_count() -> None:
 
 def test_a_group_of_which_nothing_is_said_waits_for_the_scheduler() -> None:
     gang = group("pg", phase="Pending", minMember=1, minResources={GPU: "4"})
-    snapshot = mapped(node("n1"), queue("team-a"), gang, pod("train-0", "pg", **{GPU: "4"}))
+    snapshot = mapped(node("n1"), queue("team-a"), gang, pod("train-0", "pg", **gpus(4)))
     wait = rows(snapshot, "wait")["ml/train"]
     assert (wait["cause"], wait["from_at"]) == ("scheduler", NOW)
     assert rows(snapshot, "workload")["ml/train"]["pending_reason"]
 
 
 def test_evictions_are_events_of_the_workload() -> None:
-    gone = pod("train-0", "pg", **{GPU: "4"})
+    gone = pod("train-0", "pg", **gpus(4))
     told = event(gone, "Pod is evicted, because of preempt", "Evict", at="2026-03-02T09:30:00Z")
     gang = group("pg", phase="Inqueue", minMember=1, minResources={GPU: "4"})
     snapshot = mapped(node("n1"), queue("team-a"), gang, gone, told)
@@ -201,10 +202,10 @@ def test_evictions_are_events_of_the_workload() -> None:
     [("Completed", "finished"), ("Failed", "failed"), ("Aborted", "cancelled"), ("Restarting", "requeued")],
 )
 def test_what_became_of_a_job_is_dated(phase: str, kind: str) -> None:
-    work = job("train", 1, **{GPU: "4"})
+    work = job("train", 1, **gpus(4))
     work["status"]["state"] = {"phase": phase, "lastTransitionTime": "2026-03-02T09:45:00Z"}
     gang = group("pg", phase="Running", minMember=1)
-    snapshot = mapped(node("n1"), queue("team-a"), gang, work, pod("p", "pg", on="n1", **{GPU: "4"}))
+    snapshot = mapped(node("n1"), queue("team-a"), gang, work, pod("p", "pg", on="n1", **gpus(4)))
     found = {row["kind"]: row["ts"] for row in snapshot.records["workload_event"].to_pylist()}
     assert found[kind] == datetime.fromisoformat("2026-03-02T09:45:00Z")
 
@@ -212,7 +213,7 @@ def test_what_became_of_a_job_is_dated(phase: str, kind: str) -> None:
 def test_a_group_that_makes_no_sense_costs_itself() -> None:
     bad = group("bad", phase="Pending", job="bad", minMember=1, minResources={GPU: "lots"})
     good = group("pg", phase="Pending", minMember=1, minResources={GPU: "4"})
-    snapshot = mapped(node("n1"), queue("team-a"), bad, good, job("train", 1, **{GPU: "4"}))
+    snapshot = mapped(node("n1"), queue("team-a"), bad, good, job("train", 1, **gpus(4)))
     assert set(rows(snapshot, "workload")) == {"ml/train"}
     assert complaints(snapshot, "unreadable_object")[0][0] == "ml/bad"
 

@@ -21,6 +21,12 @@ CAPACITY = "actions: enqueue, allocate\ntiers:\n- plugins:\n  - name: gang\n  - 
 PROPORTION = "tiers:\n- plugins:\n  - name: proportion # not capacity\n"
 
 Object = dict[str, Any]
+GPU = "nvidia.com/gpu"
+
+
+def gpus(count: object) -> dict[str, Any]:
+    """A request for so many cards."""
+    return {"nvidia.com/gpu": str(count)}
 
 
 def node(name: str, gpus: int = 8, labels: Mapping[str, str] | None = None, **more: str) -> Object:
