@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
+from urllib.parse import urlencode
 
 from schedulers.fakes.web import Answer, Hung, Request, serving
 
@@ -139,9 +141,9 @@ class FakeResourceManager:
         if self.is_down:
             raise Hung
         if self.is_standby_of is not None:
-            target = f"{self.is_standby_of}{request.path}"
-            words = f"This is standby RM. The redirect url is: {target}\n"
-            return Answer(words, 307, {"Location": target, "Refresh": f"3; url={target}"})
+            asked = f"{request.path}?{urlencode(request.query, doseq=True)}"
+            words = f"This is standby RM. The redirect url is: {escape(asked)}\n"
+            return Answer(words, 307, {"Location": f"{self.is_standby_of}{asked}"})  # as RMWebAppFilter does
         path = request.path.removeprefix(BASE)
         if path.partition("?")[0] in self.forbidden:
             return Answer("<html><body>User is not authorized</body></html>", 403)

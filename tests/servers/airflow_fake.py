@@ -1,5 +1,7 @@
-"""Airflow's REST interface in memory, as its OpenAPI document and a real 3.3.2 answer; for what a real one cannot do:
-be torn between two reads, hold senseless tasks, forget rights. Version 1 is as the documents of Airflow 2 say.
+"""Airflow's REST interface in memory, for what a real one cannot be made to do.
+
+It is torn between two reads, holds senseless tasks, forgets rights. Version 2 answers as the OpenAPI document and a
+real 3.3.2 do, version 1 as the documents of Airflow 2 say.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ TOKEN = "eyJ.very-secret.token"
 
 def task(name: str, state: str | None, pool: str, slots: Any = 1, **other: Any) -> dict[str, Any]:
     """A task instance of dag `train`, run `r1`, as Airflow 3.3.2 says it."""
-    times = {"scheduled_when": None, "queued_when": None, "start_date": None}
+    times: dict[str, str | None] = {"scheduled_when": None, "queued_when": None, "start_date": None}
     if state is not None:
         times["scheduled_when"] = "2026-03-01T22:00:05Z"
     if state in ("queued", "running", "deferred"):
@@ -41,6 +43,7 @@ class FakeAirflow:
     version: int = 2
     is_down: bool = False
     forbidden: set[str] = field(default_factory=set)
+    hidden: set[str] = field(default_factory=set)
     before_pools: Callable[[FakeAirflow], None] = lambda _: None
     change_pool: Callable[[dict[str, Any]], dict[str, Any]] = lambda pool: pool
     asked: list[str] = field(default_factory=list)
@@ -96,6 +99,8 @@ class FakeAirflow:
 
     def _is_asked(self, one: dict[str, Any], request: Request) -> bool:
         states, pools = request.query.get("state", []), request.query.get("pool", [])
+        if one["task_id"] in self.hidden:  # of a DAG that the user may not see
+            return False
         return (not states or one["state"] in states) and (not pools or one["pool"] in pools)
 
     def _page(self, request: Request, name: str, rows: list[Any]) -> Answer:

@@ -51,6 +51,20 @@ def fake() -> FakeResourceManager:
     )  # fmt: skip
 
 
+def _spoilt(path: str, told: Any) -> Any:
+    if path == "/apps":
+        held = told["apps"]["app"][1]["resourceInfo"]["resourceUsagesByPartition"][0]["used"]
+        held["resourceInformations"]["resourceInformation"][2]["value"] = "many"
+    return told
+
+
+def _moved(manager: FakeResourceManager, path: str, told: Any) -> Any:
+    """Between the two reads of the queues a container starts, which the nodes that were told do not have yet."""
+    if path == "/nodes":
+        manager.apps[1].containers.append(FakeContainer("n2", 1))
+    return told
+
+
 @contextmanager
 def world(folder: Path, cluster: str) -> Iterator[World]:
     manager, clock = fake(), FakeClock()
@@ -65,24 +79,11 @@ def world(folder: Path, cluster: str) -> Iterator[World]:
         manager.forbidden = {"/apps"}
 
     def spoil() -> str:
-        def change(path: str, told: Any) -> Any:
-            if path == "/apps":
-                broken = told["apps"]["app"][1]
-                broken["resourceInfo"]["resourceUsagesByPartition"][0]["used"]["resourceInformations"][
-                    "resourceInformation"
-                ][2]["value"] = "many"
-            return told
-
-        manager.change = change
+        manager.change = _spoilt
         return manager.apps[1].id
 
     def tear() -> None:
-        def change(path: str, told: Any) -> Any:
-            if path == "/nodes":  # between the two reads of the queues somebody starts, and on no node yet
-                manager.apps[1].containers.append(FakeContainer("n2", 1))
-            return told
-
-        manager.change = change
+        manager.change = lambda path, told: _moved(manager, path, told)
 
     with manager.serve() as url:
         options = {"url": url, "token_file": str(token), "user": "gpuledger"}
