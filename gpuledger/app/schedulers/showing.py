@@ -17,6 +17,9 @@ UNLIMITED, NOT_REPORTED, NO_QUOTA = "unlimited", "not reported", "no quota"
 ROWS_SHOWN = 50
 """How many rows of a table a person is shown; JSON has all."""
 
+PIPED_WIDTH = 200
+"""Columns of text where nobody's terminal says how wide it is."""
+
 WAITING = ("held", "pending", "admitted")
 
 
@@ -133,7 +136,7 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) ->
 
 def print_snapshot(answer: Mapping[str, Any]) -> None:
     """Print what `shown` gave as tables; what is unlimited and what was not reported is said in words."""
-    console = Console(file=sys.stdout)
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else PIPED_WIDTH)
     console.print(f"taken at: {answer['taken_at'].isoformat()}", highlight=False, markup=False)
     console.print(f"scope: {answer['scope']}", highlight=False, markup=False, soft_wrap=True)
     counts = ("nodes", "capacity", "usable", "allocated", "free", "nodes_out_of_use")
