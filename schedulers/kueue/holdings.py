@@ -12,8 +12,8 @@ from schedulers.kubernetes.facts import CoreFacts
 from schedulers.kubernetes.pods import Object, holds_node, name_of, uid_of
 from schedulers.kueue.cards import Cards
 from schedulers.kueue.cohorts import NOTHING
-from schedulers.kueue.jobs import Job
-from schedulers.kueue.quotas import Amounts, Key, Queues
+from schedulers.kueue.jobs import Job, total
+from schedulers.kueue.quotas import Amounts, Key, Queues, exactly
 from schedulers.rows import SnapshotRows
 
 UNKNOWN_FLAVOR = ""
@@ -42,7 +42,9 @@ class Holdings:
     ) -> None:
         self._queues = queues
         self._cards = cards
-        self._works = works
+        self._works: dict[str, list[Work]] = defaultdict(list)
+        for work in works:
+            self._works[work.queue].append(work)
         self._pending: dict[str, dict[str, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
         self._pending_gpus: dict[str, float] = defaultdict(float)
         self._ledger: dict[str, dict[Key, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
@@ -73,12 +75,12 @@ class Holdings:
 
     def real(self, queue: str) -> Amounts:
         """What pods of its work hold."""
-        return _sums(work.real for work in self._works if work.queue == queue)
+        return total(work.real for work in self._works[queue])
 
     def running_gpus(self, queue: str) -> float | None:
         """The same in whole cards. Where not all pods could be seen, what Kueue says that admitted work uses."""
         if self.pods_were_read:
-            return sum(work.running_gpus for work in self._works if work.queue == queue)
+            return sum((work.running_gpus for work in self._works[queue]), 0.0)
         used = self._queues.queues[queue].used
         return None if used is None else float(self._cards.gpus(used))
 
@@ -92,10 +94,9 @@ class Holdings:
         """What is reserved for work whose pods do not hold it (yet); None where not all pods could be seen."""
         if not self.pods_were_read:
             return None
-        mine = [work for work in self._works if work.queue == queue]
-        return _sums(
+        return total(
             {key: max(NOTHING, amount - work.real.get(key, NOTHING)) for key, amount in work.ledger.items()}
-            for work in mine
+            for work in self._works[queue]
         )
 
     def pending(self, queue: str) -> Mapping[str, Fraction] | None:
@@ -108,11 +109,11 @@ class Holdings:
 
     def complain(self, rows: SnapshotRows) -> None:
         """Say of each queue where pods hold more than Kueue counts for them (stale reclaimablePods, pods that stay)."""
-        for queue in sorted({work.queue for work in self._works}):
-            found = [(work, over) for work in self._works if work.queue == queue and (over := self._beyond(work))]
+        for queue, works in sorted(self._works.items()):
+            found = [(work, over) for work in works if (over := self._beyond(work))]
             if found:
                 ledger, real = (
-                    self._cards.gpus(_sums(getattr(work, side) for work, _ in found)) for side in ("ledger", "real")
+                    self._cards.gpus(total(getattr(work, side) for work, _ in found)) for side in ("ledger", "real")
                 )
                 names = ", ".join(work.id for work, _ in found[:5]) + (", ..." if len(found) > 5 else "")
                 detail = f"Kueue counts {float(ledger):g}, pods hold {float(real):g}: {names}"
@@ -132,8 +133,8 @@ def works_of(core: CoreFacts, queues: Queues, jobs: Iterable[Job]) -> list[Work]
     works = []
     for workload_id, group in by_id.items():
         pods = [pod for pod in core.pods_by_workload.get(workload_id, ()) if _holds(core, pod)]
-        ledger = _sums({key: amount for key, amount in job.ledger.items() if core.counts(key[1])} for job in group)
-        real = _sums(_pod_holds(core, queues, group, pod) for pod in pods)
+        ledger = total({key: amount for key, amount in job.ledger.items() if core.counts(key[1])} for job in group)
+        real = total(_pod_holds(core, queues, group, pod) for pod in pods)
         works.append(
             Work(
                 id=workload_id,
@@ -155,7 +156,7 @@ def _pod_holds(core: CoreFacts, queues: Queues, group: Sequence[Job], pod: Objec
     held: dict[Key, Fraction] = {}
     with core.rows.sparing(name_of(pod)):
         for resource, count in core.gpus_of(pod).items():
-            held[_flavor(queues, group, resource), resource] = Fraction(count).limit_denominator(1000)
+            held[_flavor(queues, group, resource), resource] = exactly(count)
     return held
 
 
@@ -166,11 +167,3 @@ def _flavor(queues: Queues, group: Sequence[Job], resource: str) -> str:
         return given[0]
     offered = [flavor for flavor, name in queues.queues[group[0].queue or ""].limits if name == resource]
     return offered[0] if len(offered) == 1 else UNKNOWN_FLAVOR
-
-
-def _sums(parts: Iterable[Amounts]) -> dict[Key, Fraction]:
-    total: dict[Key, Fraction] = defaultdict(Fraction)
-    for part in parts:
-        for key, amount in part.items():
-            total[key] += amount
-    return total

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 from gpuledger.attribution import Attribution
 from gpuledger.errors import BadInput
@@ -15,9 +15,11 @@ from schedulers.kubernetes.moment import Moment
 from schedulers.kubernetes.pods import Object, created_at, meta, name_of, owner_of, requests_of
 from schedulers.kueue.conditions import Condition, conditions_of
 from schedulers.kueue.kinds import PRIORITIES, WORKLOADS
-from schedulers.kueue.quotas import Key, Queues, exact
+from schedulers.kueue.quotas import Key, Queues, exact, exactly
 from schedulers.kueue.versions import Fields, at, fields_of, places
 from schedulers.rows import SnapshotRows
+
+Name = TypeVar("Name")
 
 WORKLOAD_ANNOTATION = "kueue.x-k8s.io/workload"
 """On a pod: the Workload object that it runs for."""
@@ -54,7 +56,11 @@ class PodSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A Workload object. `queue` is its ClusterQueue, None where that cannot be told; `local` "namespace/queue"."""
+    """A Workload object. `queue` is its ClusterQueue, None where that cannot be told; `local` "namespace/queue".
+
+    `requested` is what it asks for of each resource; `ledger` what Kueue holds for it against quota: nothing before
+    its quota was reserved, or after its end.
+    """
 
     name: str
     namespace: str
@@ -67,6 +73,8 @@ class Job:
     priority: int
     conditions: Mapping[str, Condition]
     pod_sets: Sequence[PodSet]
+    requested: Mapping[str, Fraction]
+    ledger: Mapping[Key, Fraction]
     checks: Sequence[Object]
     evictions: int
     retry_at: str | None
@@ -85,26 +93,6 @@ class Job:
         """The condition of type `kind`, where it is true."""
         found = self.conditions.get(kind)
         return found if found and found.is_true else None
-
-    @property
-    def ledger(self) -> Mapping[Key, Fraction]:
-        """What Kueue holds for it against quota: nothing before its quota was reserved, or after its end."""
-        if not self.now("QuotaReserved") or self.now("Finished"):
-            return {}
-        total: dict[Key, Fraction] = {}
-        for pod_set in self.pod_sets:
-            for key, amount in pod_set.ledger.items():
-                total[key] = total.get(key, Fraction(0)) + amount
-        return total
-
-    @property
-    def requested(self) -> Mapping[str, Fraction]:
-        """What it asks for of each resource."""
-        total: dict[str, Fraction] = {}
-        for pod_set in self.pod_sets:
-            for name, amount in pod_set.requested.items():
-                total[name] = total.get(name, Fraction(0)) + amount
-        return total
 
 
 def read_jobs(moment: Moment, core: CoreFacts, queues: Queues, rows: SnapshotRows) -> Sequence[Job]:
@@ -151,6 +139,8 @@ class _Reading:
         admission = status.get("admission") or {}
         local = f"{named['namespace']}/{spec.get('queueName') or ''}"
         door = self.queues.local.get(local)
+        conditions, pod_sets = conditions_of(thing), tuple(_pod_sets(spec, status))
+        counts = _is_true(conditions, "QuotaReserved") and not _is_true(conditions, "Finished")
         stats = (status.get("schedulingStats") or {}).get("evictions") or ()
         return Job(
             name=named["name"],
@@ -162,8 +152,10 @@ class _Reading:
             local=local,
             queue=admission.get("clusterQueue") or (door.queue if door else None),
             priority=self.priority(thing),
-            conditions=conditions_of(thing),
-            pod_sets=tuple(_pod_sets(spec, status)),
+            conditions=conditions,
+            pod_sets=pod_sets,
+            requested=total(pod_set.requested for pod_set in pod_sets),
+            ledger=total(pod_set.ledger for pod_set in pod_sets) if counts else {},
             checks=status.get("admissionChecks") or (),
             evictions=sum(one["count"] for one in stats),
             retry_at=(status.get("requeueState") or {}).get("requeueAt"),
@@ -182,6 +174,8 @@ class _Reading:
             if pod is not None and reference.get("kind") == "Pod":
                 return self.core.attribution_of(pod)
         owner = owner_of(thing)
+        if owner and (pods := self.core.pods_by_owner.get((owner.kind, namespace, owner.name))):
+            return self.core.attribution_of(pods[0])
         name = owner.name if owner else named["name"]
         found = self.core.whose(namespace, name, _labels(thing), None if owner and owner.kind == "Pod" else owner)
         known = self.annotated.get((namespace, named["name"]))
@@ -192,6 +186,19 @@ class _Reading:
     def priority(self, thing: Object) -> int:
         told = thing["spec"].get("priority")
         return int(told) if told is not None else self.priorities.get(str(at(thing, self.fields.priority_class)), 0)
+
+
+def total(parts: Iterable[Mapping[Name, Fraction]]) -> dict[Name, Fraction]:
+    """The sum of each thing that any part has."""
+    found: dict[Name, Fraction] = {}
+    for part in parts:
+        for name, amount in part.items():
+            found[name] = found[name] + amount if name in found else amount
+    return found
+
+
+def _is_true(conditions: Mapping[str, Condition], kind: str) -> bool:
+    return kind in conditions and conditions[kind].is_true
 
 
 def _labels(thing: Object) -> Mapping[str, str]:
@@ -212,7 +219,7 @@ def _pod_sets(spec: Object, status: Object) -> Iterator[PodSet]:
         name, count = one.get("name", "main"), int(one.get("count", 1))
         per_pod = requests_of(one["template"])
         assignment: Mapping[str, Any] = assigned.get(name) or {}
-        total = {resource: Fraction(amount).limit_denominator(10**9) * count for resource, amount in per_pod.items()}
+        template = {resource: exactly(amount) * count for resource, amount in per_pod.items()}
         usage = {key: exact(value, f"{name} {key}") for key, value in (assignment.get("resourceUsage") or {}).items()}
         asked = {key: exact(value, f"{name} {key}") for key, value in told.get(name, {}).items()}
         yield PodSet(
@@ -220,7 +227,7 @@ def _pod_sets(spec: Object, status: Object) -> Iterator[PodSet]:
             count=count,
             reclaimable=back.get(name, 0),
             per_pod=per_pod,
-            requested=asked or total,
+            requested=asked or template,
             flavors=assignment.get("flavors") or {},
             usage=usage,
             assigned=int(assignment.get("count", count)) if assignment else 0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 
 from gpuledger.errors import BadInput
 from gpuledger.model import canonical_model
@@ -71,9 +72,15 @@ class Queues:
     labels: Mapping[str, Mapping[str, str]]
 
 
+@lru_cache(maxsize=16_384)
+def exactly(amount: float) -> Fraction:
+    """The number that was meant by a float: thousandths and millionths are exact."""
+    return Fraction(amount).limit_denominator(1_000_000_000)
+
+
 def exact(value: object, place: str) -> Fraction:
     """A quantity as an exact number. Raises BadInput naming `place` for anything else, and for what is below zero."""
-    amount = Fraction(quantity(value, place)).limit_denominator(1_000_000_000)
+    amount = exactly(quantity(value, place))
     if amount < 0:
         raise BadInput(place, "is below zero")
     return amount
