@@ -76,13 +76,13 @@ def list_bytes(store: Store, resource: Resource, asked: Asked) -> bytes:
         place = _place(store, asked)
         found = _selected(store, resource, asked, place, selector)
         page = list(found if limit is None else islice(found, limit))
-        rest = _rest(found, selector) if limit is not None and len(page) == limit else (0, None)
-    count, following = rest
+        goes_on = limit is not None and len(page) == limit and next(found, None) is not None
+        rest = store.table(resource).count_after(page[-1][0], asked.namespace) if goes_on else 0
     metadata: dict[str, object] = {"resourceVersion": str(place.version)}
-    if count:
+    if goes_on:
         metadata["continue"] = Place(place.version, page[-1][0]).token
-        if following is not None:
-            metadata["remainingItemCount"] = following
+        if selector.is_empty:  # else the API does not say how many follow
+            metadata["remainingItemCount"] = rest
     beginning = {
         "kind": f"{resource.kind}List",
         "apiVersion": resource.api_version(asked.version),
@@ -106,14 +106,6 @@ def _selected(
     if selector.is_empty:
         return found
     return (each for each in found if selector.matches(each[0], each[1].labels, each[1].fields))
-
-
-def _rest(found: Iterator[tuple[Key, Version]], selector: Selector) -> tuple[int, int | None]:
-    """Whether anything follows a page, and how many; with a selector the API does not say how many."""
-    if not selector.is_empty:
-        return (1 if next(found, None) else 0), None
-    count = sum(1 for _ in found)
-    return count, count
 
 
 def _place(store: Store, asked: Asked) -> Place:

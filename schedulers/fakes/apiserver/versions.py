@@ -96,6 +96,11 @@ class Table:
                         yield key, each
                     break
 
+    def count_after(self, key: Key, namespace: str = "") -> int:
+        """About how many objects follow `key`: keys whose objects were deleted of late count too."""
+        end = bisect_left(self._keys, (namespace + "\0", "")) if namespace else len(self._keys)
+        return end - bisect_right(self._keys, key)
+
     def since(self, version: int) -> Sequence[Change]:
         """The changes after `version`, oldest first."""
         return self._changes[bisect_right(self._numbers, version) :]
