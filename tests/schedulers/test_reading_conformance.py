@@ -31,11 +31,14 @@ from tests.schedulers.reading import (
 
 WORLDS: Mapping[str, str] = {
     "kubernetes": "tests.schedulers.worlds.kubernetes:world",
+    "koordinator": "tests.schedulers.worlds.koordinator:world",
+    "kuberay": "tests.schedulers.worlds.kuberay:world",
     "kai": "tests.schedulers.worlds.kai:world",
     "volcano": "tests.schedulers.worlds.volcano:world",
     "airflow": "tests.schedulers.worlds.airflow:world",
     "ray": "tests.schedulers.worlds.ray:world",
     "kueue": "tests.schedulers.worlds.kueue:world",
+    "slurm": "tests.schedulers.worlds.slurm:world",
     "yarn": "tests.schedulers.worlds.yarn:world",
 }
 """module:function(folder, cluster), a context manager that gives a World."""
