@@ -30,6 +30,7 @@ from schedulers.kueue.kinds import (
     VISIBILITY_GROUP,
     WORKLOADS,
 )
+from schedulers.kueue.levels import tell_levels
 from schedulers.kueue.queue_rows import Books
 from schedulers.kueue.quotas import Queues, read_queues
 from schedulers.kueue.versions import VERSIONS
@@ -69,6 +70,7 @@ class Kueue(KubernetesFamily):
         cards = Cards(core, queues)
         judge = Judge(queues, dict(_controllers(moment, rows)), dict(_positions(moment)))
         states = Works(core, queues, judge, cards).add(jobs)
+        tell_levels(moment, core, rows)
         _requeue(core, queues, {job.id for job in jobs})
         if not moment.has(CLUSTER_QUEUES):
             return

@@ -69,9 +69,8 @@ class Holdings:
         return self.jobs_were_read or all(one.reserved is not None for one in self._queues.queues.values())
 
     def ledger(self, queue: str) -> Amounts:
-        """What Kueue counts: its own sum, or that of the workloads where it does not tell."""
-        told = self._queues.queues[queue].reserved
-        return self._ledger[queue] if told is None else told
+        """What Kueue counts: its own sums, or those of the workloads where it does not tell."""
+        return {**self._ledger[queue], **(self._queues.queues[queue].reserved or {})}
 
     def real(self, queue: str) -> Amounts:
         """What pods of its work hold."""

@@ -56,10 +56,11 @@ class PodSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A Workload object. `queue` is its ClusterQueue, None where that cannot be told; `local` "namespace/queue".
+    """A Workload object.
 
-    `requested` is what it asks for of each resource; `ledger` what Kueue holds for it against quota: nothing before
-    its quota was reserved, or after its end.
+    `queue` is its ClusterQueue, None where that cannot be told; `local` is "namespace/queue". `pod` is the one pod that
+    it was made for, empty for all other work. `requested` is what it asks for of each resource; `ledger` what Kueue
+    holds for it against quota: nothing before its quota was reserved, or after its end.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Job:
     ledger: Mapping[Key, Fraction]
     checks: Sequence[Object]
     evictions: int
+    pod: str
     retry_at: str | None
 
     @property
@@ -158,6 +160,7 @@ class _Reading:
             ledger=total(pod_set.ledger for pod_set in pod_sets) if counts else {},
             checks=status.get("admissionChecks") or (),
             evictions=sum(one["count"] for one in stats),
+            pod=_pod_of(thing),
             retry_at=(status.get("requeueState") or {}).get("requeueAt"),
         )
 
@@ -195,6 +198,12 @@ def total(parts: Iterable[Mapping[Name, Fraction]]) -> dict[Name, Fraction]:
         for name, amount in part.items():
             found[name] = found[name] + amount if name in found else amount
     return found
+
+
+def _pod_of(thing: Object) -> str:
+    """The pod that it was made for, where that is one alone (a pod of a Deployment)."""
+    owners = [(one.get("kind"), str(one["name"])) for one in meta(thing).get("ownerReferences") or ()]
+    return owners[0][1] if len(owners) == 1 and owners[0][0] == "Pod" else ""
 
 
 def _is_true(conditions: Mapping[str, Condition], kind: str) -> bool:

@@ -51,7 +51,9 @@ PRIORITIES = Kind(GROUP, "workloadpriorityclasses", VERSIONS, is_namespaced=Fals
 FLAVORS = Kind(GROUP, "resourceflavors", VERSIONS, is_namespaced=False)
 CHECKS = Kind(GROUP, "admissionchecks", VERSIONS, is_namespaced=False)
 
-KINDS = (CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, WORKLOADS, PRIORITIES, FLAVORS, CHECKS)
+TOPOLOGIES = Kind(GROUP, "topologies", VERSIONS, is_namespaced=False)
+
+KINDS = (CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, WORKLOADS, PRIORITIES, FLAVORS, CHECKS, TOPOLOGIES)
 
 RIGHTS = (
     Right(GROUP, tuple(kind.plural for kind in KINDS), ("get", "list", "watch")),

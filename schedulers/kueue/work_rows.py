@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from gpuledger.model import Wait, Workload, WorkloadEvent
 from schedulers.kubernetes.facts import CoreFacts
 from schedulers.kueue.cards import Cards
-from schedulers.kueue.conditions import Condition
+from schedulers.kueue.events import events_of
 from schedulers.kueue.jobs import Job
 from schedulers.kueue.quotas import Queues
 from schedulers.kueue.waiting import Judge, Standstill, State, best, eligible_at
 from schedulers.reasons import Told
 
 WAITING = ("held", "pending", "admitted")
+OVER = ("finished", "failed", "cancelled")
 
-_VICTIM_OF = re.compile(r"accommodate a workload \(UID: ([\w-]+)")
-_PATH = re.compile(r"preemptor path: /?(?:[^;/\s]+/)*([^;/\s]+)")
+_FIRST_AND_LAST = ("submitted", *OVER)
+"""Events that a workload has once: Kueue's object is older than its pods and says how it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Works:
         by_uid = {job.uid: job.id for job in jobs}
         for group in by_id.values():
             self._add(group, states)
-            self.core.rows.add(*_unique(event for job in group for event in self._events(job, by_uid)))
+        _retell(self.core, by_id, by_uid)
         return states
 
     def _add(self, group: Sequence[Job], states: Mapping[str, State]) -> None:
@@ -56,10 +56,10 @@ class Works:
             priority=job.priority,
             is_gang=job.whose.is_gang or (known is not None and known.is_gang),
             pod_count=max(sum(_pods(one) for one in alive), known.pod_count if known else 0),
-            submitted_at=min(job.created_at, known.submitted_at) if known else job.created_at,
+            submitted_at=min(one.created_at for one in alive),
             eligible_at=eligible_at(job, state),
             started_at=_started(job, status, known),
-            ended_at=over.since if (over := job.now("Finished")) else None,
+            ended_at=_ended(job, status, known),
             attempt=job.evictions,
         )
         self._say(group, states, status)
@@ -124,35 +124,21 @@ class Works:
             namespace=job.namespace,
         )
 
-    def _events(self, job: Job, by_uid: Mapping[str, str]) -> Iterator[WorkloadEvent]:
-        yield WorkloadEvent(workload_id=job.id, ts=job.created_at, kind="submitted")
-        for kind, event in (("Admitted", "admitted"), ("PodsReady", "ready"), ("Requeued", "requeued")):
-            if condition := job.now(kind):
-                yield from _event(job, condition, event)
-        if over := job.now("Finished"):
-            kind = {"Failed": "failed", "OutOfSync": "cancelled"}.get(over.reason, "finished")
-            yield from _event(job, over, kind)
-        evicted, preempted = job.now("Evicted"), job.now("Preempted")
-        if preempted:
-            yield from _event(job, preempted, "preempted", self._beneficiary(preempted, by_uid))
-        if evicted and not (preempted and evicted.reason == "Preempted"):
-            kind = "preempted" if evicted.reason == "Preempted" else "evicted"
-            who = self._beneficiary(evicted, by_uid) if kind == "preempted" else None
-            yield from _event(job, evicted, kind, who)
-
-    def _beneficiary(self, condition: Condition, by_uid: Mapping[str, str]) -> str | None:
-        """For whom it had to go: the workload where its object is still there, else its queue."""
-        uid, path = _VICTIM_OF.search(condition.message), _PATH.search(condition.message)
-        if uid and uid[1] in by_uid:
-            return by_uid[uid[1]]
-        return self.core.rows.named(path[1]) if path and path[1] != "UNKNOWN" else None
-
 
 def _with_pods(status: str, known: Workload | None) -> str:
-    """What Kueue says, and where pods know better, what they say: admitted pods run; evicted ones still do."""
-    if known is not None and known.status == "running" and status in WAITING:
-        return "running"
-    return status
+    """What Kueue says, and where pods know better, what they say: they run still, or succeeded all already."""
+    if known is None:
+        return status
+    runs, is_done = known.status == "running" and status in WAITING, known.status == "finished"
+    return known.status if runs or (is_done and status in ("admitted", "running")) else status
+
+
+def _ended(job: Job, status: str, known: Workload | None) -> datetime | None:
+    """When its pods did; where they are gone by now, when Kueue saw it. What goes on has not ended."""
+    if status not in OVER:
+        return None
+    over = job.now("Finished")
+    return (known.ended_at if known else None) or (over.since if over else None)
 
 
 def _started(job: Job, status: str, known: Workload | None) -> datetime | None:
@@ -169,17 +155,23 @@ def _pods(job: Job) -> int:
     return sum(one.count for one in job.pod_sets)
 
 
-def _event(job: Job, condition: Condition, kind: str, beneficiary: str | None = None) -> Iterator[WorkloadEvent]:
-    if condition.since is not None:
-        yield WorkloadEvent(
-            workload_id=job.id,
-            ts=condition.since,
-            kind=kind,
-            reason=condition.reason or None,
-            beneficiary=beneficiary,
-        )
-
-
-def _unique(events: Iterable[WorkloadEvent]) -> list[WorkloadEvent]:
-    """One event for each key: several objects of a workload may tell of the same second."""
-    return list({(one.workload_id, one.ts, one.kind): one for one in events}.values())
+def _retell(core: CoreFacts, by_id: Mapping[str, Sequence[Job]], by_uid: Mapping[str, str]) -> None:
+    """Events as Kueue dates them, in place of what the core took from pods for its beginning and its end."""
+    told = core.rows.of("workload_event")
+    told[:] = [one for one in told if one.workload_id not in by_id or one.kind not in _FIRST_AND_LAST]
+    for workload_id, group in by_id.items():
+        workload = core.workloads[workload_id]
+        core.rows.add(WorkloadEvent(workload_id=workload_id, ts=workload.submitted_at, kind="submitted"))
+        if workload.status in OVER and workload.ended_at:
+            ends = [over.reason for job in group if (over := job.now("Finished"))]
+            core.rows.add(
+                WorkloadEvent(
+                    workload_id=workload_id,
+                    ts=workload.ended_at,
+                    kind=workload.status,
+                    reason=ends[0] if ends else None,
+                )
+            )
+    known = {(one.workload_id, one.ts, one.kind, one.pod) for one in told}
+    found = [event for group in by_id.values() for event in events_of(group, by_uid, core.rows)]
+    core.rows.add(*(one for one in found if (one.workload_id, one.ts, one.kind, one.pod) not in known))

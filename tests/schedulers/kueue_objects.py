@@ -241,6 +241,7 @@ PLURALS = {
             "WorkloadPriorityClass": "workloadpriorityclasses",
             "ResourceFlavor": "resourceflavors",
             "AdmissionCheck": "admissionchecks",
+            "Topology": "topologies",
         }.items()
     },
 }

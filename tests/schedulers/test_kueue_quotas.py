@@ -12,6 +12,7 @@ from gpuledger.ports import SnapshotScope
 from schedulers.kueue.kinds import CLUSTER_QUEUES, COHORTS, WORKLOADS
 from tests.schedulers.kueue_objects import (
     GPU,
+    GROUP,
     NOW,
     Object,
     admission,
@@ -374,3 +375,20 @@ def test_where_not_all_pods_may_be_seen_kueue_says_what_is_used() -> None:
     state = only(snapshot, "queue_state")
     assert (state["running_gpus"], state["reserved_gpus"], state["pending_gpus"]) == (5, None, None)
     assert (state["borrowed_gpus"], state["lent_gpus"]) == (0, 0)
+
+
+@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+def test_a_topology_says_where_the_nodes_of_its_flavor_stand(version: str) -> None:
+    placed, elsewhere = node("n1"), node("n2")
+    placed["metadata"]["labels"] |= {"example.com/hall": "h1", "example.com/row": "r7"}
+    tas = flavor("h100", "NVIDIA-H100-80GB-HBM3", version=version)
+    tas["spec"]["topologyName"] = "halls"
+    halls = {
+        "apiVersion": f"{GROUP}/{version}",
+        "kind": "Topology",
+        "metadata": {"name": "halls"},
+        "spec": {"levels": [{"nodeLabel": "example.com/hall"}, {"nodeLabel": "example.com/row"}]},
+    }
+    snapshot = read(moment(placed, elsewhere, tas, halls, version=version))
+    found = {row["node"]: row["topology"] for row in rows(snapshot, "node_state")}
+    assert found == {"n1": '{"example.com/hall": "h1", "example.com/row": "r7"}', "n2": None}

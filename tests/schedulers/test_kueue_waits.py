@@ -322,8 +322,8 @@ def test_running_pods_are_the_same_workload_as_its_wait_was() -> None:
     assert (told["status"], told["queue"], told["started_at"]) == ("running", "gpus", then(45))
     assert rows(running, "wait") == []
     assert only(running, "pod")["workload_id"] == "team-a/w"
-    kinds = {row["kind"]: row["ts"] for row in rows(running, "workload_event")}
-    assert kinds == {"submitted": then(60), "started": then(45), "admitted": then(54), "ready": then(44)}
+    kinds = sorted((row["kind"], row["ts"]) for row in rows(running, "workload_event"))
+    assert kinds == [("admitted", then(54)), ("ready", then(44)), ("started", then(45)), ("submitted", then(60))]
 
 
 @pytest.mark.parametrize(
@@ -515,3 +515,44 @@ def test_objects_of_these_tests_are_judged_by_the_published_schemas() -> None:
     assert known.check(spoilt) == ['unknown field "spec.cohortNamed"']
     with pytest.raises(AssertionError):
         moment(spoilt)
+
+
+def _ended_pod(phase: str) -> Object:
+    over = pod("w-0", owner("Job", "w"), phase=phase)
+    over["status"]["containerStatuses"] = [{"name": "main", "state": {"terminated": {"finishedAt": at(4)}}}]
+    return over
+
+
+@pytest.mark.parametrize(
+    ("more", "phase", "told"),
+    [
+        ([true("Finished", "Succeeded", "done", 3)], "Succeeded", ("finished", "Succeeded")),
+        ([true("Finished", "Failed", "done", 3)], "Succeeded", ("failed", "Failed")),
+        ([], "Succeeded", ("finished", None)),
+    ],
+)
+def test_work_ends_once_and_when_its_pods_did(more: list[Object], phase: str, told: tuple[str, str | None]) -> None:
+    snapshot = _waiting(_admitted("w", *more), _ended_pod(phase))
+    row = only(snapshot, "workload")
+    assert (row["status"], row["started_at"], row["ended_at"]) == (told[0], then(45), then(4))
+    ends = [row for row in rows(snapshot, "workload_event") if row["kind"] in ("finished", "failed", "cancelled")]
+    assert [(row["kind"], row["reason"], row["ts"]) for row in ends] == [(*told, then(4))]
+    assert rows(snapshot, "wait") == []
+
+
+def test_a_pod_that_failed_is_not_the_end_of_work_that_kueue_goes_on_with() -> None:
+    snapshot = _waiting(_admitted("w"), _ended_pod("Failed"))
+    row = only(snapshot, "workload")
+    assert (row["status"], row["pending_cause"], row["ended_at"], row["started_at"]) == (
+        "admitted", "startup", None, None,
+    )  # fmt: skip
+    assert rows(snapshot, "workload_event", kind="failed") == []
+
+
+def test_events_of_one_pod_of_a_service_name_it() -> None:
+    job = _admitted("pod-0", owned_by=owner("Pod", "web-0", uid="uid-team-a-web-0"), gpus=1)
+    replicas = owner("ReplicaSet", "web-5d4f8c7b9")
+    template = {"pod-template-hash": "5d4f8c7b9"}
+    snapshot = _waiting(job, pod("web-0", replicas, 1, labels=template))
+    assert only(snapshot, "workload_event", kind="admitted")["pod"] == "web-0"
+    assert only(snapshot, "workload_event", kind="submitted")["pod"] == ""
