@@ -13,9 +13,14 @@ from gpuledger.ports import SchedulerSnapshot, SnapshotScope
 from schedulers.ray.client import Dashboard
 from schedulers.ray.jobs import Choices
 from schedulers.ray.mapping import Mapper
-from schedulers.ray.reading import read
+from schedulers.ray.reading import Answers, read
 from schedulers.rest import Rest, RestOptions, parsed
 from schedulers.rows import SnapshotRows
+
+LAG_TRIES = 3
+LAG_SECONDS = 2.5
+"""The head sums up what its nodes gave away every 5 s; tasks and actors are told at once. Where the two do not agree it
+is read again, until a new sum must have come; what still differs then is told as a problem."""
 
 _OF_KIND: Mapping[str, frozenset[str]] = {
     "tasks": frozenset({"pod", "wait"}),
@@ -58,10 +63,22 @@ class Ray:
     def snapshot(self) -> SchedulerSnapshot:
         """Everything as of one moment. Raises SchedulerUnreachable, NotPermitted, InconsistentSnapshot."""
         with self._rest.connected():
-            answers = read(Dashboard(self._rest), self._clock, self._choices.resource)
-        scheduler = self.name if self.cluster == "default" else f"{self.name}/{self.cluster}"
-        rows = SnapshotRows(scheduler, self.cluster, answers.taken_at)
-        Mapper(answers, rows, self._choices).add()
+            for attempt in range(LAG_TRIES):
+                if attempt:
+                    self._clock.sleep(LAG_SECONDS)
+                answers = read(Dashboard(self._rest), self._clock, self._choices.resource)
+                rows = SnapshotRows(self._scheduler, self.cluster, answers.taken_at)
+                mapper = Mapper(answers, rows, self._choices)
+                mapper.add()
+                if not mapper.lags:
+                    break
+        return self._finished(answers, rows)
+
+    @property
+    def _scheduler(self) -> str:
+        return self.name if self.cluster == "default" else f"{self.name}/{self.cluster}"
+
+    def _finished(self, answers: Answers, rows: SnapshotRows) -> SchedulerSnapshot:
         unlisted = frozenset().union(*(_OF_KIND.get(kind, frozenset()) for kind in answers.missing))
         listed = {"workload", "wait", "workload_event", "node_state", "quality_event"}
         listed |= set() if self._choices.is_on_kubernetes else {"node", "scheduler_node", "pod"}

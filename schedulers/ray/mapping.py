@@ -31,6 +31,8 @@ class Mapper:
     _bundles: list[Bundle] = field(default_factory=list)
     _given: Mapping[str, Given] = field(default_factory=dict)
     _names: Mapping[str, str] = field(default_factory=dict)
+    lags: bool = False
+    """Whether what nodes say and what tasks and actors hold are apart."""
 
     def add(self) -> None:
         """Everything that the answers tell."""
@@ -169,7 +171,8 @@ class Mapper:
             count = self.answers.stale_seconds
             self.rows.problem("stale", self.rows.named(QUEUE), detail, subject_kind="queue", count=count)
         used = sum(one.used for one in self._given.values())
-        if used != held:
+        self.lags = used != held
+        if self.lags:
             detail = f"nodes say {units(used):g} GPUs are in use, tasks and actors hold {units(held):g}"
             gap = math.ceil(abs(used - held) / PER_UNIT)
             self.rows.problem("quota_mismatch", self.rows.named(QUEUE), detail, subject_kind="queue", count=gap)

@@ -246,6 +246,21 @@ def test_a_status_that_lags_behind_is_told() -> None:
     assert _problems(snapshot) == [("quota_mismatch", "ray", 1)]
 
 
+def test_a_status_that_lags_behind_is_waited_for() -> None:
+    ray = fake()
+    ray.status_lags_gpus = 0.5
+
+    def renew(path: str) -> None:
+        if ray.asked.count("/api/v0/tasks") == 2:
+            ray.status_lags_gpus = 0.0
+
+    ray.before = renew
+    snapshot = _read(ray)
+    assert _only(snapshot, "queue_state")["running_gpus"] == 6.3
+    assert _problems(snapshot) == []
+    assert snapshot.taken_at > BEGIN
+
+
 def test_a_status_that_nobody_renews_says_nothing() -> None:
     ray = fake()
     ray.status_age_seconds = 3_600
