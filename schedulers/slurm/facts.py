@@ -159,3 +159,8 @@ class Facts:
     denied: tuple[tuple[str, str], ...] = ()
     broken: tuple[tuple[str, str], ...] = ()
     version: str = ""
+
+    @property
+    def is_accounting_read(self) -> bool:
+        """Whether accounts and QOS were told; without the live counts they are counted from jobs."""
+        return all(what.startswith("live") for what, _ in self.denied)

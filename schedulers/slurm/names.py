@@ -19,6 +19,8 @@ def hosts(text: str | None) -> tuple[str, ...]:
     given = (text or "").strip()
     if given in _NO_HOSTS:
         return ()
+    if given.count("[") != given.count("]"):
+        raise BadInput("nodes", f"{given!r} is no list of hosts")
     found: list[str] = []
     for part in _PART.findall(given):
         found += _expand(part)

@@ -54,6 +54,8 @@ class QueueRows:
         for name in sorted({*accounts, *counts} - {""}):
             with self.rows.sparing(self.rows.named(name), "queue"):
                 self._account(name, accounts.get(name), counts.get(name, _Account()))
+        if not self.facts.is_accounting_read:
+            return
         for one in self.facts.associations:
             if (one.user or one.partition) and one.limits.tres:
                 with self.rows.sparing(f"{one.account}/{one.user}", "queue"):
@@ -67,12 +69,10 @@ class QueueRows:
         tenant = self.jobs.tenant(name, {"account": name}, now)
         parent = account.parent if account else ""
         self.rows.add(Queue(queue=queue, tenant=tenant, scheduler=self.rows.scheduler, parent=self._parent(parent)))
-        if account is None and "accounts" in {what.split(" ")[0] for what, _ in self.facts.denied}:
-            return
         limits = tres(account.limits.tres.get("group")) if account else {}
         told = self.facts.used.get((name, ""))
         used = told if told is not None else (count.used if count.is_known else None)
-        if account is not None:
+        if account is not None and self.facts.is_accounting_read:
             self._limits(queue, tenant, limits, used, weight=account.share)
             self._each(queue, tenant, account.limits.tres)
             self._judge(queue, limits, told, count)

@@ -69,7 +69,7 @@ class Slurm:
         write_nodes(facts, taken.nodes, rows)
         maker = self._maker(rows, taken)
         QueueRows(facts=facts, rows=rows, jobs=maker).add(maker.add(facts.jobs))
-        unlisted = ACCOUNTING if facts.denied else frozenset[str]()
+        unlisted = frozenset[str]() if facts.is_accounting_read else ACCOUNTING
         return rows.snapshot(
             facts.version, SnapshotScope(denied=facts.denied, unlisted=unlisted), also=("quality_event",)
         )

@@ -14,7 +14,7 @@ from schedulers.slurm.names import hosts
 Broken = list[tuple[str, str]]
 """(what, why) of things that made no sense."""
 
-ACCOUNTING = frozenset({"queue", "quota", "queue_resource"})
+ACCOUNTING = frozenset({"queue", "quota", "queue_resource", "queue_state"})
 """Records that follow from the accounting."""
 
 

@@ -53,8 +53,8 @@ def _fill(scene: Scene) -> None:
     jobs["pair"] = submit("pair", "-N2", "-w", "gpu1,gpu2", "--gres=gpu:4")
     jobs["array"] = submit("array", "--array=0-9%1", "-w", "gpu2", "--gres=gpu:1")
     jobs["het"] = submit("het", "-w", "gpu3", "--gres=gpu:1", ":", "-n1")
-    for name in ("named", "pair", "array", "het"):
-        scene.cluster.until_state(jobs[name], "RUNNING")
+    for number in (jobs["named"], jobs["pair"], f"{jobs['array']}_0", jobs["het"]):
+        scene.cluster.until_state(number, "RUNNING")
     jobs["held"] = submit("held", "-H", "--gres=gpu:2")
     jobs["begin"] = submit("begin", "--begin=now+3600", "--gres=gpu:2")
     jobs["dependent"] = submit("dependent", "-d", f"afterany:{jobs['named']}", "--gres=gpu:2")
@@ -226,8 +226,8 @@ def test_a_wrong_token_is_not_an_empty_cluster(scene: Scene, tmp_path: Any) -> N
     assert "not.the.token" not in str(caught.value)
 
 
-def test_requeued_and_preempted_attempts_stay_apart(scene: Scene) -> None:
-    """Runs last: it changes who holds what."""
+def _preempt_and_requeue(scene: Scene) -> str:
+    """Changes who holds what; the number of the job that was preempted."""
     cluster = scene.cluster
     for name in ("apart", "behind", "drained", "array"):
         cluster.run("scancel", scene.jobs[name])
@@ -244,7 +244,12 @@ def test_requeued_and_preempted_attempts_stay_apart(scene: Scene) -> None:
         return cluster.run("sacct", "-n", "-P", "-X", "-D", asked, "--starttime=now-1hour", "--format=State")
 
     until(ended, lambda told: "PREEMPTED" in told and "REQUEUED" in told, "the accounting of two attempts")
-    taken = {}
+    return victim
+
+
+def test_requeued_and_preempted_attempts_stay_apart(scene: Scene) -> None:
+    """Runs near the end: it changes who holds what."""
+    cluster, victim, taken = scene.cluster, _preempt_and_requeue(scene), {}
     for options in (cluster.command_options, cluster.rest_options):
         reader = cluster.reader(options)
         snapshot = reader.snapshot()
