@@ -56,7 +56,7 @@ TOPOLOGIES = Kind(GROUP, "topologies", VERSIONS, is_namespaced=False)
 KINDS = (CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, WORKLOADS, PRIORITIES, FLAVORS, CHECKS, TOPOLOGIES)
 
 RIGHTS = (
-    Right(GROUP, tuple(kind.plural for kind in KINDS), ("get", "list", "watch")),
+    Right(GROUP, tuple(kind.plural for kind in KINDS)),
     Right(VISIBILITY_GROUP, ("clusterqueues/pendingworkloads",), ("get",)),
 )
 

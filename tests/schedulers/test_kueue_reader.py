@@ -25,7 +25,7 @@ def _reader(api: Serving, **options: Any) -> Kueue:
 
 def _read(made: Store, **options: Any) -> tuple[SchedulerSnapshot, list[Asked]]:
     with serve(made) as api:
-        reader = _reader(api, **options)
+        reader: Any = _reader(api, **options)
         snapshot = reader.snapshot()
         check_snapshot(snapshot, reader)
         return snapshot, [one for one in api.asked if one.group == VISIBILITY]

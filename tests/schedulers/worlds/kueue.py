@@ -109,8 +109,9 @@ def world(folder: Path, cluster: str) -> Iterator[World]:
     access = Access({TOKEN: Subject("system:serviceaccount:gpuledger:reader", rules)})
     with serve(made, access=access, faults=faults) as api:
         options = {"url": api.url, "token_file": str(token)}
+        reader: Any = Kueue.from_options(options, cluster=cluster, rules=Rules(), clock=clock)
         yield World(
-            reader=Kueue.from_options(options, cluster=cluster, rules=Rules(), clock=clock),
+            reader=reader,
             options=options,
             place=api.url,
             clock=clock,
