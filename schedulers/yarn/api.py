@@ -33,7 +33,7 @@ class YarnOptions(RestOptions):
 class Heard:
     """One round: queues before and after the rest, nodes, applications, containers by application id.
 
-    None is what may not be read; `denied` says so.
+    None is what may not be read; `denied` says so. `unasked` applications with GPUs were not asked for containers.
     """
 
     before: Json | None
@@ -42,6 +42,7 @@ class Heard:
     apps: Sequence[Json] | None
     containers: Mapping[str, Sequence[Json]]
     denied: tuple[tuple[str, str], ...] = ()
+    unasked: int = 0
 
 
 class YarnApi:
@@ -65,12 +66,13 @@ class YarnApi:
             nodes = self._allowed("nodes", denied, lambda: self._rows("/nodes", "nodes", "node", NODE_STATES))
             apps = self._allowed("applications", denied, lambda: self._rows("/apps", "apps", "app", APP_STATES))
             after = None if before is None else self._allowed("queues", denied, self._queues)
-            containers = self._containers(apps or (), denied)
+            holding = [str(app.get("id")) for app in apps or () if _holds_gpus(app)]
+            containers = self._containers(holding[: self._options.containers_at_most], denied)
         if before is None and nodes is None and apps is None:
             raise NotPermitted(denied[0][1])
         return Heard(
             before=before, after=after, nodes=nodes, apps=apps, containers=containers,
-            denied=tuple(dict.fromkeys(denied)),
+            denied=tuple(dict.fromkeys(denied)), unasked=max(len(holding) - self._options.containers_at_most, 0),
         )  # fmt: skip
 
     def _allowed(self, what: str, denied: list[tuple[str, str]], read: Callable[[], Read]) -> Read | None:
@@ -93,10 +95,10 @@ class YarnApi:
         except BadInput:
             raise SchedulerUnreachable(f"{self._rest.where(BASE + path)}: answers no list of {plural}") from None
 
-    def _containers(self, apps: Sequence[Json], denied: list[tuple[str, str]]) -> dict[str, list[Json]]:
-        """Where the containers of applications with GPUs are; an application that just ended has none."""
+    def _containers(self, apps: Sequence[str], denied: list[tuple[str, str]]) -> dict[str, list[Json]]:
+        """Where the containers of applications are; an application that just ended has none."""
         found: dict[str, list[Json]] = {}
-        for name in [str(app.get("id")) for app in apps if _holds_gpus(app)][: self._options.containers_at_most]:
+        for name in apps:
             try:
                 found[name] = self._containers_of(name)
             except (NotPermitted, SchedulerUnreachable, BadInput) as error:

@@ -55,7 +55,7 @@ class Yarn:
         queues = self._queues(heard, rows, denied)
         nodes = self._nodes(heard, rows)
         self._applications(heard, rows, queues, nodes)
-        unlisted = {record for what, _ in denied for record in _RECORDS[what]}
+        unlisted = {record for what, _ in denied for record in _RECORDS[what]} | ({"pod"} if heard.unasked else set())
         read = {record for what in ("queues", "nodes", "applications") for record in _RECORDS[what]} - unlisted
         scope = SnapshotScope(denied=tuple(denied), unlisted=frozenset(unlisted))
         return rows.snapshot(_version(heard), scope, also=read)
@@ -92,6 +92,13 @@ class Yarn:
     ) -> None:
         if heard.apps is None:
             return
+        if heard.unasked:
+            detail = f"{heard.unasked} applications with GPUs were not asked where: containers_at_most"
+            rows.problem("truncated_answer", "containers", detail, subject_kind="workload", count=heard.unasked)
+        hidden = sum(app.get("state") == "RUNNING" and not app.get("startedTime") for app in heard.apps)
+        if hidden:
+            detail = "applications that run do not tell since when: the right VIEW_APP is missing"
+            rows.problem("not_permitted", "applications", detail, subject_kind="workload", count=hidden)
         free = sum(_free(node) for node in nodes) if nodes is not None else None
         applications = Applications(queues, self._rules, rows, free)
         for app in heard.apps:

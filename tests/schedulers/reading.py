@@ -97,8 +97,8 @@ def _check_column(place: str, told: Mapping[str, Any], values: list[Any]) -> Non
 
 def check_times(snapshot: SchedulerSnapshot) -> None:
     """The moment has a zone, nothing has ended that the snapshot lists as lasting, and nothing is of the future."""
-    assert snapshot.taken_at.tzinfo is not None
-    assert snapshot.version
+    assert snapshot.taken_at.tzinfo is not None, "taken at no instant"
+    assert snapshot.version, "has no version"
     for record in ("queue_state", "node_state", "quota", "queue_resource", "wait", "condition"):
         for row in rows(snapshot, record):
             begin = row[RECORDS[record].time_column]
@@ -118,7 +118,8 @@ def check_queues(snapshot: SchedulerSnapshot) -> None:
     unknown = {row["queue"] for row in rows(snapshot, "workload")} - known - {""}
     assert not unknown, f"workloads name {unknown}"
     above = known | {row["cohort"] for row in rows(snapshot, "queue")}
-    assert {row["parent"] for row in rows(snapshot, "queue")} <= above | {None}
+    unknown = {row["parent"] for row in rows(snapshot, "queue")} - above - {None}
+    assert not unknown, f"queues are below {unknown}"
 
 
 def check_names(snapshot: SchedulerSnapshot, reader: SchedulerReader) -> None:
@@ -132,7 +133,8 @@ def check_names(snapshot: SchedulerSnapshot, reader: SchedulerReader) -> None:
     if apart:
         names = [row["queue"] for row in rows(snapshot, "queue")]
         names += [row["workload_id"] for row in rows(snapshot, "workload")]
-        assert [name for name in names if not name.startswith(f"{reader.cluster}/")] == []
+        bare = [name for name in names if not name.startswith(f"{reader.cluster}/")]
+        assert not bare, f"names without their cluster: {bare}"
 
 
 def check_waits(snapshot: SchedulerSnapshot) -> None:
@@ -144,10 +146,11 @@ def check_waits(snapshot: SchedulerSnapshot) -> None:
             assert row["pending_cause"], f"{name} waits for no cause"
             assert row["pending_reason"], f"{name} waits for no reason"
             assert name in waits, f"{name} has no wait"
-            assert waits[name]["cause"] == row["pending_cause"]
+            assert waits[name]["cause"] == row["pending_cause"], f"{name} waits for another cause than its wait"
         else:
             assert row["pending_cause"] is None, f"{name} is {row['status']} and waits for {row['pending_cause']}"
-    assert {name for name in waits if workloads[name]["status"] not in WAITING} == set(), "waits and does not wait"
+    others = {name for name in waits if name not in workloads or workloads[name]["status"] not in WAITING}
+    assert not others, f"{others} has a wait and does not wait"
 
 
 def check_nodes(snapshot: SchedulerSnapshot) -> None:
@@ -197,8 +200,8 @@ def keyed(snapshot: SchedulerSnapshot) -> dict[Key, dict[str, Any]]:
 def check_no_false_zeros(before: SchedulerSnapshot, after: SchedulerSnapshot) -> None:
     """What could not be seen (any more) is not told to be nothing: `after` was read with fewer rights."""
     missing = keyed(before).keys() - keyed(after).keys()
-    records = {record for record, _ in missing if record in after.records}
-    assert records <= set(after.scope.unlisted), "lists as gone what it could not see"
+    gone = sorted(str(key) for key in missing if key[0] in after.records and key[0] not in after.scope.unlisted)
+    assert not gone, f"lists as gone what it could not see: {gone}"
     for key, row in keyed(after).items():
         old = keyed(before).get(key, row)
         zeros = [name for name, value in row.items() if value == 0 and isinstance(value, float) and old[name]]
@@ -222,4 +225,4 @@ def check_error(error: BaseException, world: World) -> None:
     """It names the place and no secret, its causes included."""
     assert world.place in str(error), f"{error} does not name {world.place}"
     told = "".join(traceback.format_exception(error))
-    assert [secret for secret in world.secrets if secret in told] == []
+    assert not any(secret in told for secret in world.secrets), "tells a secret"

@@ -260,6 +260,22 @@ def test_another_scheduler_is_read_in_part() -> None:
     assert len(apps(snapshot)) == 4
 
 
+def test_containers_that_were_not_asked_for_have_not_ended() -> None:
+    snapshot = read(fake(), containers_at_most=1)
+    assert len(rows(snapshot, "pod")) == 3
+    assert snapshot.scope.unlisted == {"pod"}
+    assert [(row["kind"], row["count"]) for row in rows(snapshot, "quality_event")] == [("truncated_answer", 1)]
+
+
+def test_applications_of_others_hide_their_times() -> None:
+    manager = fake()
+    manager.apps[0].started_ms = manager.apps[0].launched_ms = 0
+    snapshot = read(manager)
+    assert [(row["kind"], row["count"]) for row in rows(snapshot, "quality_event")] == [("not_permitted", 1)]
+    assert apps(snapshot)[1]["started_at"] is None
+    assert {row["kind"] for row in rows(snapshot, "workload_event") if row["workload_id"].endswith("0001")} == set()
+
+
 @pytest.mark.parametrize(
     ("path", "what", "absent"), [("/scheduler", "queues", "queue_state"), ("/nodes", "nodes", "node_state")]
 )

@@ -87,6 +87,7 @@ def _environment(folder: Path, port: int) -> dict[str, str]:
         "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": USERS,
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
+        "AIRFLOW__CORE__PARALLELISM": "8",  # a process each
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         "NO_PROXY": "127.0.0.1",
     }
@@ -105,7 +106,7 @@ def _running(name: str, words: list[str], folder: Path, environment: Mapping[str
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, strength)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(10)
+                process.wait(5)
 
 
 @contextlib.contextmanager
