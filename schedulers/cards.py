@@ -31,6 +31,7 @@ class Cards:
 
     core: CoreFacts
     _everywhere: dict[str, float | None] = field(default_factory=dict)
+    _offered: set[str] | None = None
 
     def share(self, resource: str, node: str | None = None) -> float | None:
         """The part of a card that one of `resource` is, on `node` or wherever it is offered.
@@ -60,8 +61,10 @@ class Cards:
 
     def offered(self) -> set[str]:
         """The resources that count GPUs on any node, in the cluster's spelling."""
-        amounts = [(node.get("status") or {}).get("capacity") or {} for node in self.core.nodes.values()]
-        return {resource for one in amounts for resource in one if self.core.counts(resource)}
+        if self._offered is None:
+            amounts = [(node.get("status") or {}).get("capacity") or {} for node in self.core.nodes.values()]
+            self._offered = {resource for one in amounts for resource in one if self.core.counts(resource)}
+        return self._offered
 
     def _share_anywhere(self, resource: str) -> float | None:
         shares = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
 
 from schedulers.kubernetes.names import parts_gpus
 from schedulers.kubernetes.words import WORDS
@@ -42,6 +43,7 @@ def _of_piece(text: str) -> str:
     return WORDS.tell("", text).cause if found == "unknown" else found
 
 
+@lru_cache(maxsize=4096)
 def cause_of_nodes(message: str) -> str | None:
     """The cause that a message about all nodes means; None for a message that counts no nodes."""
     head = _HEAD.search(message)

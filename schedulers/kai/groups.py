@@ -35,13 +35,18 @@ class PodGroup:
     @property
     def unplaced(self) -> Sequence[Object]:
         """Its pods that have no node and are not over."""
-        return [pod for pod in self.pods if node_of(pod) is None and phase_of(pod) not in ENDED]
+        return [pod for pod in self.pods if is_unplaced(pod)]
 
     @property
     def is_waiting(self) -> bool:
         """Whether it waits as a whole: fewer of its pods have a node than must start together."""
         placed = sum(holds_node(pod) for pod in self.pods)
         return bool(self.unplaced) and placed < max(1, self.min_member)
+
+
+def is_unplaced(pod: Object) -> bool:
+    """Whether it has no node and is not over."""
+    return node_of(pod) is None and phase_of(pod) not in ENDED
 
 
 def groups_of(moment: Moment, core: CoreFacts) -> Iterator[PodGroup]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from gpuledger.errors import BadInput
 from schedulers.kai.fractions import fraction_of
-from schedulers.kai.groups import PodGroup, wait_of
+from schedulers.kai.groups import PodGroup, is_unplaced, wait_of
 from schedulers.kai.spec import QueueSpec
 from schedulers.kubernetes.equivalents import card_mib, of_pod
 from schedulers.kubernetes.facts import CoreFacts
@@ -43,7 +43,7 @@ class GroupMapping:
         for pod in group.pods:
             if holds_node(pod):
                 work.hold(_of_gpus(self.core.requests_of(pod)), cards_of(pod, self.core))
-            elif pod in group.unplaced:
+            elif is_unplaced(pod):
                 wanted.append(cards_of(pod, self.core))
                 work.want(_of_gpus(self.core.requests_of(pod)), wanted[-1])
         for workload_id in sorted({self.core.workload_of(pod) for pod in group.pods} & self.core.workloads.keys()):

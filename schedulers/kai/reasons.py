@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 
 from schedulers.fitting import cause_of_nodes
 from schedulers.kubernetes.pods import Object
@@ -47,12 +48,13 @@ class Standing:
 
 def tell(reason: str, message: str, subject: str = "") -> Told:
     """What `reason` and `message` mean; a gang's words that go on to count nodes mean what these lack."""
-    cause = cause_of_nodes(message)
-    if cause is None:
-        cause = REASONS.tell(reason, message).cause
-    if cause == "unknown":
-        cause = WORDS.tell(reason, message).cause
-    return Told(cause, reason, message, subject)
+    return Told(_cause(reason, message), reason, message, subject)
+
+
+@lru_cache(maxsize=4096)
+def _cause(reason: str, message: str) -> str:
+    cause = cause_of_nodes(message) or REASONS.tell(reason, message).cause
+    return WORDS.tell(reason, message).cause if cause == "unknown" else cause
 
 
 def standings(group: Object) -> Iterator[Standing]:

@@ -32,12 +32,16 @@ _ENDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMapping:
-    """Takes pod groups in one by one. `work` is what the queues hold and wait for, by queue."""
+    """Takes pod groups in one by one. `work` is what the queues hold and wait for, by queue.
+
+    `free_gpus` are those of `nvidia.com/gpu` that are free on all nodes together; 0 where that is not known.
+    """
 
     core: CoreFacts
     cards: Cards
     specs: Mapping[str, QueueSpec]
     events: Events
+    free_gpus: float = 0.0
     work: dict[str, QueueWork] = field(default_factory=dict)
 
     def take(self, group: PodGroup) -> None:
@@ -120,10 +124,8 @@ class GroupMapping:
 
     def _told_apart(self, wait: Wait) -> Wait:
         """Enough cards are free, and the scheduler found no room: they are not together."""
-        if wait.cause != "capacity" or not wait.gpus:
-            return wait
-        states = [row for row in self.core.rows.of("node_state") if row.resource == "nvidia_com_gpu"]
-        return replace(wait, cause="fragmentation") if sum(row.free for row in states) >= wait.gpus else wait
+        is_apart = wait.cause == "capacity" and wait.gpus and self.free_gpus >= wait.gpus
+        return replace(wait, cause="fragmentation") if is_apart else wait
 
     def _job_event(self, workload_id: str, job: Object | None) -> None:
         state = ((job or {}).get("status") or {}).get("state") or {}

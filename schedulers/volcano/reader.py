@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from gpuledger.attribution.resources import WHOLE_CARD
 from schedulers.cards import Cards
 from schedulers.kubernetes.client import Api, Refused
 from schedulers.kubernetes.core import EVENTS, FROM_KIND, NODES, is_whole
@@ -99,7 +100,8 @@ class Volcano(KubernetesFamily):
         """Queues, what their work holds and waits for, and where nodes stand."""
         events = events_of((*moment.of(EVENTS), *moment.of(GROUP_EVENTS)))
         cards, specs = Cards(core), specs_of(moment.of(QUEUES), rows)
-        mapping = GroupMapping(core=core, cards=cards, specs=specs, events=events)
+        free = sum(row.free for row in rows.of("node_state") if row.resource == WHOLE_CARD)
+        mapping = GroupMapping(core=core, cards=cards, specs=specs, events=events, free_gpus=free)
         for group in groups_of(moment, core):
             with rows.sparing(rows.named(group.key)):
                 mapping.take(group)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from schedulers.fitting import cause_of_nodes
 from schedulers.kubernetes.words import WORDS
@@ -30,10 +31,11 @@ def says_it_fits(reason: str, message: str) -> bool:
 
 def tell(reason: str, message: str, subject: str = "") -> Told:
     """What `reason` and `message` mean. A gang's words that name the first pod's reason mean that reason."""
+    return Told(_cause(reason, message), reason, message, subject)
+
+
+@lru_cache(maxsize=4096)
+def _cause(reason: str, message: str) -> str:
     origin = _ORIGIN.search(message)
-    cause = cause_of_nodes(origin[1] if origin else message)
-    if cause is None:
-        cause = REASONS.tell(reason, message).cause
-    if cause == "unknown":
-        cause = WORDS.tell(reason, message).cause
-    return Told(cause, reason, message, subject)
+    cause = cause_of_nodes(origin[1] if origin else message) or REASONS.tell(reason, message).cause
+    return WORDS.tell(reason, message).cause if cause == "unknown" else cause
