@@ -306,6 +306,30 @@ def test_while_a_watch_tells_of_no_change_what_was_seen_last_holds(
     assert gone[0] == NOW + timedelta(minutes=10, microseconds=1)
 
 
+def test_a_repeat_that_waits_for_a_newer_snapshot_repeats_that_one(
+    api: Api, clock: FakeClock, adapters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed = a_feed(api, clock, kind=Watched)
+    feed.store(made(clock.now(), adapters))
+    clock.advance(60)
+    adapters["pods"] = ()
+    stored, repeats = api.service.ingest, []
+
+    def ingest(*given: Any, **more: Any) -> Any:
+        if not repeats:
+            repeats.append(threading.Thread(target=feed.repeat))
+            repeats[0].start()
+            repeats[0].join(0.3)  # so that it has begun, and waits for its turn
+        return stored(*given, **more)
+
+    monkeypatch.setattr(api.service, "ingest", ingest)
+    newer = made(clock.now(), adapters)
+    clock.advance(1)
+    feed.store(newer)
+    repeats[0].join()
+    assert ask(api, "select ended_at from pod") == [(NOW + timedelta(seconds=60),)]
+
+
 def run(*words: str) -> Any:
     return CliRunner().invoke(scheduler_commands.scheduler_app, [*words])
 

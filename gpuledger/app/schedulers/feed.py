@@ -95,24 +95,25 @@ class Feed:
     def read(self) -> None:
         """Read once and store what changed. What goes wrong is noted, and raised."""
         try:
-            self._store(self.reader.snapshot())
+            self.store(self.reader.snapshot())
         except Exception as error:
             self.note(error)
             raise
 
     def repeat(self) -> None:
         """What was seen last still holds now, as a watch told of no change; nothing where the last read failed."""
-        if self._last is None or self.health.error is not None:
-            return
         try:
-            self._store(replace(self._last, taken_at=self._clock.now()), is_repeated=True)
+            with self._turn:  # what was seen last is asked for inside: another thread may be storing what is newer
+                if self._last is not None and self.health.error is None:
+                    self._keep(replace(self._last, taken_at=self._clock.now()), is_repeated=True)
         except Exception as error:
             self.note(error)
             raise
 
     def store(self, snapshot: SchedulerSnapshot) -> None:
         """Store what changed with a snapshot that somebody else took. What goes wrong is raised, not noted."""
-        self._store(snapshot)
+        with self._turn:
+            self._keep(snapshot)
 
     def close(self) -> None:
         """Let go of the reader's connections, where it keeps any."""
@@ -141,23 +142,22 @@ class Feed:
     def _batch(self, at: datetime, part: str) -> str:
         return f"{self._prefix}{at.astimezone(UTC).strftime(_STAMP)}:{part}"
 
-    def _store(self, snapshot: SchedulerSnapshot, *, is_repeated: bool = False) -> None:
-        with self._turn:
-            if self._repeated_at is not None and snapshot.taken_at <= self._repeated_at:
-                # What was taken a moment before the last one was repeated is the newer of the two all the same.
-                snapshot = replace(snapshot, taken_at=self._repeated_at + TICK)
-            self._repeated_at = snapshot.taken_at if is_repeated else None
-            book = self._book or self._learn()
-            self._book = None  # should storing end half-way, what is stored decides what comes next
-            rows, after = book.take(snapshot)
-            for record, table in rows.items():
-                self._house.ingest(record, table, self._batch(snapshot.taken_at, record), must_know_tenants=False)
-            if after is not book:
-                done = self._batch(snapshot.taken_at, "done")
-                self._house.ingest("quality_event", to_table("quality_event", []), done)
-                self._last = snapshot
-            self._book = after
-            self.health = Health(read_at=snapshot.taken_at, scope=str(snapshot.scope))
+    def _keep(self, snapshot: SchedulerSnapshot, *, is_repeated: bool = False) -> None:
+        if self._repeated_at is not None and snapshot.taken_at <= self._repeated_at:
+            # What was taken a moment before the last one was repeated is the newer of the two all the same.
+            snapshot = replace(snapshot, taken_at=self._repeated_at + TICK)
+        self._repeated_at = snapshot.taken_at if is_repeated else None
+        book = self._book or self._learn()
+        self._book = None  # should storing end half-way, what is stored decides what comes next
+        rows, after = book.take(snapshot)
+        for record, table in rows.items():
+            self._house.ingest(record, table, self._batch(snapshot.taken_at, record), must_know_tenants=False)
+        if after is not book:
+            done = self._batch(snapshot.taken_at, "done")
+            self._house.ingest("quality_event", to_table("quality_event", []), done)
+            self._last = snapshot
+        self._book = after
+        self.health = Health(read_at=snapshot.taken_at, scope=str(snapshot.scope))
         self._told(self.name, self.health)
 
     def _learn(self) -> SnapshotBook:
