@@ -20,6 +20,7 @@ from collector.settings import CollectorSettings, DcgmEndpoint, KubeStateMetrics
 from gpuledger.app.cli import app
 from gpuledger.config import Settings
 from gpuledger.registry import TABLES
+from schedulers.deploying import family, manifests
 from warehouse.queries import NamedQuery, catalogue
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -239,7 +240,9 @@ def adapters_page() -> str:
 def pages() -> Mapping[Path, str]:
     """Every generated page: its path and its text."""
     made = {"settings": settings_page, "queries": queries_page, "cli": cli_page, "adapters": adapters_page}
-    return {ROOT / "docs" / f"{name}.md": page() for name, page in made.items()}
+    found = {ROOT / "docs" / f"{name}.md": page() for name, page in made.items()}
+    found |= {ROOT / "deploy" / "rbac" / f"{adapter.name}.yaml": manifests(adapter) for adapter in family()}
+    return found
 
 
 def main() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-READ = ("get", "list", "watch")
-"""What one moment and its watch need of a kind: get is for a person who looks at what we saw."""
+READ = ("list", "watch")
+"""What one moment and its watch need of a kind."""
 
 
 @dataclass(frozen=True, slots=True)

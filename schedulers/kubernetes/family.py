@@ -32,7 +32,7 @@ class KubernetesFamily:
     says which records cannot be listed whole without a kind ({"clusterqueues.kueue.x-k8s.io": ("queue", "quota")}).
     """
 
-    name: str = "kubernetes"
+    name: ClassVar[str] = "kubernetes"
     kinds: ClassVar[tuple[Kind, ...]] = ()
     rights: ClassVar[tuple[Right, ...]] = ()
     listed: ClassVar[tuple[str, ...]] = ()

@@ -40,7 +40,7 @@ def mark_gangs(core: CoreFacts, groups: Sequence[Object], workloads: Iterable[Ob
 
     What keeps a group from being placed is one more thing in the way of a workload that waits.
     """
-    blocked = {name_of(one): told for one in groups if (told := condition_of(one, "PodGroupScheduled"))}
+    blocked = {name_of(one): told for one in groups if (told := condition_of(one, "PodGroupInitiallyScheduled"))}
     least: Mapping[tuple[str, str], int | None] = {
         **{("PodGroup", name_of(one)): _least(one) for one in groups},
         **{("Workload", name_of(one)): _least(one) for one in workloads},

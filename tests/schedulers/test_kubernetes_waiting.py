@@ -292,7 +292,7 @@ def test_who_had_to_make_room_says_when(reason: str, kind: str, status: str) -> 
 
 
 def _group(**condition: str) -> dict[str, Any]:
-    found = {"type": "PodGroupScheduled", "status": "False", "lastTransitionTime": EIGHT, **condition}
+    found = {"type": "PodGroupInitiallyScheduled", "status": "False", "lastTransitionTime": EIGHT, **condition}
     return {
         "metadata": {"name": "g", "namespace": "team-a"},
         "spec": {"schedulingPolicy": {"gang": {"minCount": 4}}},
