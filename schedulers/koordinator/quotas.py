@@ -227,11 +227,11 @@ class QuotaRows:
         )
 
     def lent(self, quota: Elastic, measure: Measure) -> float | None:
-        """What others hold of its own: its part of what its siblings borrow, by what each sibling gave up.
+        """What others hold of its own: its part of what its siblings of one tree borrow, by what each of them gave up.
 
         None where it is not told what a quota, or a sibling, asks for or holds.
         """
-        siblings = self._below[quota.parent]
+        siblings = [one for one in self._below[quota.parent] if one.tree == quota.tree]
         mine = quota.given_up(measure)
         if not mine:
             return mine

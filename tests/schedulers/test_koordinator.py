@@ -121,6 +121,16 @@ def test_fractions_are_counted_once() -> None:
     assert by(snapshot, "quota", "queue")["mixed"]["limit_gpus"] == 14.0
 
 
+def test_trees_do_not_lend_to_each_other() -> None:
+    snapshot = mapped(
+        quota("t1", 8, 8, 10, tree="one", request=10, runtime=8),
+        quota("t2", 8, 8, 2, tree="two", request=2, runtime=2),
+        quota("t3", 4, 8, 5, tree="two", request=5, runtime=5),
+    )
+    assert _state(snapshot, "t2")[3:5] == (0.0, 1.0)
+    assert {row["queue"]: row["cohort"] for row in rows(snapshot, "queue")} == {"t1": "one", "t2": "two", "t3": "two"}
+
+
 def test_floor_and_weight() -> None:
     snapshot = mapped(
         quota("a", 8, 12, 8, non_preemptible_used=6, shared_weight=3), quota("b", 8, 12, 0), quota("none")
