@@ -125,6 +125,7 @@ def main() -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    sys.setswitchinterval(0.001)  # the server must not wait long for the thread that changes things
     store = Store()
     churn = Churn(store, nodes=options.nodes, pods=options.pods)
     stop = Event()

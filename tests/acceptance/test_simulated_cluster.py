@@ -1,7 +1,7 @@
 """The simulator as a Kubernetes cluster with Kueue: its truth, the adapter's snapshots and the ledger agree.
 
-The script is written into the fake kube-apiserver; the adapter reads it over HTTP every half hour of the
-simulation, and the snapshot book stores what changed. Assets, readings and sightings come from the simulator's own telemetry; pods,
+The script is written into the fake kube-apiserver; the adapter reads it over HTTP every simulated half hour, and
+the snapshot book stores what changed. Assets, readings and sightings come from the simulator's own telemetry; pods,
 workloads, queues and node conditions come from the adapter alone.
 """
 
@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate  # type: ignore[import-untyped]
 import polars as pl
 import pytest
 
@@ -45,6 +46,7 @@ class Day:
 
     simulation: Simulation
     house: Warehouse
+    store: Store
     snapshots: dict[int, SchedulerSnapshot] = field(default_factory=dict)
 
     @property
@@ -92,7 +94,7 @@ def day(request: pytest.FixtureRequest) -> Iterator[Day]:
     with Warehouse.open(None, clock=clock) as house, serve(store) as api:
         reader = Noting(Kueue.from_options({"url": api.url}, rules=Rules(), clock=clock))
         feed = Feed(reader, house, clock, interval_seconds=EVERY * 60)
-        found = Day(simulation, house)
+        found = Day(simulation, house, store)
         for minute in range(0, simulation.spec.end_minute + EVERY, EVERY):
             cluster.advance(clock.now())
             feed.read()
@@ -201,6 +203,15 @@ def test_what_waits_is_the_scripts(day: Day) -> None:
             if job.num_gpu and job.submit <= minute < (job.end if job.start is None else job.start)
         }
         assert waiting == expected, minute
+
+
+def test_objects_are_what_kubernetes_takes(day: Day) -> None:
+    """Kueue's are judged by their schemas when they are written."""
+    for kind in ("Namespace", "Node", "Pod", "ResourceQuota"):
+        items = list(day.store.all("v1", kind))
+        assert items, kind
+        for item in items:
+            kubernetes_validate.validate(item, "1.34", strict=True)
 
 
 def test_nothing_was_unreadable_and_all_was_seen(day: Day) -> None:

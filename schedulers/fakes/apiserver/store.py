@@ -161,12 +161,25 @@ class Store:
 
     def commit(self, resource: Resource, key: Key, item: Object) -> None:
         """Write an object whose metadata is whole, as the next version; its `resourceVersion` is set."""
+
+        def tail(version: int) -> bytes:
+            item["metadata"]["resourceVersion"] = str(version)
+            return encoded({name: value for name, value in item.items() if name not in {"apiVersion", "kind"}})[1:]
+
+        self.commit_bytes(resource, key, tail, item["metadata"].get("labels") or {}, fields_of(resource.key, item))
+
+    def commit_bytes(
+        self,
+        resource: Resource,
+        key: Key,
+        tail: Callable[[int], bytes],
+        labels: Mapping[str, str],
+        fields: Mapping[str, str],
+    ) -> None:
+        """Write an object as the next version, from the JSON after its kind that `tail` gives for that version."""
         with self.lock:
             self.version += 1
-            item["metadata"]["resourceVersion"] = str(self.version)
-            tail = encoded({name: value for name, value in item.items() if name not in {"apiVersion", "kind"}})[1:]
-            labels = item["metadata"].get("labels") or {}
-            version = Version(self.version, tail, labels, fields_of(resource.key, item))
+            version = Version(self.version, tail(self.version), labels, fields)
             self._tables[resource.key].write(key, version)
             self._forget()
 
