@@ -66,7 +66,7 @@ def ask(service: Served, name: str, **given: str) -> list[dict[str, Any]]:
     return rows
 
 
-def usage(service: Served) -> dict[str, dict[str, Any]]:
+def queues_now(service: Served) -> dict[str, dict[str, Any]]:
     return {row["queue"]: row for row in ask(service, "queue_usage", at=datetime.now(UTC).isoformat())}
 
 
@@ -80,7 +80,7 @@ def until(found: Callable[[], bool], service: Served) -> None:
 
 
 def held(service: Served) -> float | None:
-    queues = usage(service)
+    queues = queues_now(service)
     return queues["a"]["running_gpus"] if "a" in queues else None
 
 
@@ -89,7 +89,7 @@ def test_a_service_knows_what_a_cluster_gives_away_and_forgets_nothing_when_it_i
 ) -> None:
     made, _ = cluster
     until(lambda: held(service) == 16, service)
-    queues = usage(service)
+    queues = queues_now(service)
     assert (queues["a"]["nominal_gpus"], queues["a"]["borrowed_gpus"], queues["b"]["lent_gpus"]) == (8, 8, 8)
     (nodes,) = ask(service, "node_capacity", at=datetime.now(UTC).isoformat())
     assert (nodes["node"], nodes["capacity"], nodes["free"]) == ("n1", 32, 16)
