@@ -29,6 +29,8 @@ _ENDS: Mapping[str, str] = {
 }
 """What a state of a Volcano job says has happened, at its last transition."""
 
+_KINDS_OF_SHORTAGE = frozenset({"exceeds_max", "health", "fragmentation"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMapping:
@@ -117,14 +119,23 @@ class GroupMapping:
         )
 
     def _wait(self, workload_id: str, group: PodGroup, gpus: float | None) -> None:
+        core_wait = self.core.main_wait(workload_id)
         wait = wait_of(group, self.events, self.specs.get(group.queue), workload_id, self.core.rows.taken_at)
+        wait = self._refined(replace(wait, gpus=gpus), core_wait)
         status = "admitted" if group.phase == "Inqueue" else "pending"
         self.core.unsay(workload_id, status)
-        self.core.say(self._told_apart(replace(wait, gpus=gpus)), "held" if wait.cause == "held" else status)
+        self.core.say(wait, "held" if wait.cause == "held" else status)
 
-    def _told_apart(self, wait: Wait) -> Wait:
-        """Enough cards are free, and the scheduler found no room: they are not together."""
-        is_apart = wait.cause == "capacity" and wait.gpus and self.free_gpus >= wait.gpus
+    def _refined(self, wait: Wait, core_wait: Wait | None) -> Wait:
+        """Where the scheduler says that GPUs are short: whether they are more than any node has, broken, or scattered.
+
+        Of one pod Kubernetes' part knows it; a gang's cards may be scattered though each pod would fit.
+        """
+        if wait.cause != "capacity":
+            return wait
+        if core_wait is not None and core_wait.cause in _KINDS_OF_SHORTAGE:
+            return replace(wait, cause=core_wait.cause, message=core_wait.message)
+        is_apart = wait.gpus and self.free_gpus >= wait.gpus
         return replace(wait, cause="fragmentation") if is_apart else wait
 
     def _job_event(self, workload_id: str, job: Object | None) -> None:

@@ -125,6 +125,18 @@ def test_gpus_that_are_short_are_capacity_and_those_apart_are_fragments() -> Non
     assert rows(short, "wait")["ml/train"]["cause"] == "capacity"
 
 
+def test_more_than_any_node_has_and_nodes_that_are_broken_are_told_apart() -> None:
+    gang = group("pg", phase="Inqueue", minMember=1, minResources={GPU: "8"})
+    waiting = says(pod("train-0", "pg", **gpus(8)), NO_GPUS)
+    small = mapped(node("n1", 4), node("n2", 4), queue("team-a"), gang, waiting)
+    assert rows(small, "wait")["ml/train"]["cause"] == "exceeds_max"
+    broken = node("n2")
+    broken["status"]["conditions"][0]["status"] = "False"
+    held = pod("other-0", None, on="n1", job="other", **gpus(4))
+    mended = mapped(node("n1"), broken, queue("team-a"), gang, waiting, held)
+    assert rows(mended, "wait")["ml/train"]["cause"] == "health"
+
+
 def test_a_job_without_pods_is_known_before_it_is_let_in() -> None:
     full = "queue resource quota insufficient: insufficient nvidia.com/gpu"
     gang = group("pg", phase="Pending", minMember=2, minResources={GPU: "8"})
@@ -173,7 +185,8 @@ def test_a_reason_of_long_ago_does_not_count() -> None:
     old = event(waiting, 'persistentvolumeclaim "data-x" not found', at="2026-03-02T09:00:00Z", n=0)
     new = event(waiting, NO_GPUS, at="2026-03-02T09:58:00Z", n=1)
     gang = group("pg", phase="Inqueue", minMember=1, minResources={GPU: "8"})
-    snapshot = mapped(node("n1", 4), queue("team-a"), gang, waiting, old, new)
+    held = pod("other-0", None, on="n1", job="other", **gpus(4))
+    snapshot = mapped(node("n1"), queue("team-a"), gang, waiting, held, old, new)
     assert rows(snapshot, "wait")["ml/train"]["cause"] == "capacity"
 
 
