@@ -28,26 +28,20 @@ def days(begin: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
 class Attempts:
     """Counts attempts at the same job where the accounting does not: requeued, a job keeps its id and its owner.
 
-    An id that comes again for another user, account or name is another job.
+    An id that comes again for another user, account or name is another job. One attempt may be told many times.
     """
 
-    _last: dict[tuple[int, str, str, str], tuple[datetime, int]] = field(default_factory=dict)
+    _begun: dict[tuple[int, str, str, str], set[datetime]] = field(default_factory=dict)
 
     def counted(self, jobs: Iterable[Job]) -> list[Job]:
         """`jobs` with `restarts`, oldest first; remembers them for later ones."""
-        found = []
-        for job in sorted(jobs, key=lambda one: (one.submit_at, one.job_id)):
-            told = job if job.restarts is not None else replace(job, restarts=self._count(job))
-            self._last[self._key(told)] = (told.submit_at, told.restarts or 0)
-            found.append(told)
-        return found
+        ordered = sorted(jobs, key=lambda one: (one.submit_at, one.job_id))
+        for job in ordered:
+            self._begun.setdefault(self._key(job), set()).add(job.submit_at)
+        return [job if job.restarts is not None else replace(job, restarts=self._count(job)) for job in ordered]
 
     def _count(self, job: Job) -> int:
-        last = self._last.get(self._key(job))
-        if last is None:
-            return 0
-        submit_at, restarts = last
-        return restarts if submit_at == job.submit_at else restarts + 1
+        return sum(begun_at < job.submit_at for begun_at in self._begun[self._key(job)])
 
     def _key(self, job: Job) -> tuple[int, str, str, str]:
         return job.job_id, job.user, job.account, job.name

@@ -12,6 +12,7 @@ from schedulers.slurm.nodes import HostGpus
 REASONS = Reasons.of(
     (
         (r"^(JobHeld|JobHoldMaxRequeue|MaxRequeue|RequeueHold|SpecialExit|JobArrayTaskLimit|HeldInfo)", "held"),
+        (r"^Max\w+PerAccount", "quota"),
         (r"^(BeginTime|Deadline)", "held"),
         (r"^Dependency", "dependency"),
         (
@@ -25,12 +26,12 @@ REASONS = Reasons.of(
             "exceeds_max",
         ),
         (r"^(AssocMaxWall|QOSMaxWall|AssociationTimeLimit|QOSTimeLimit)", "exceeds_max"),
-        (r"^(PartitionNodeLimit|PartitionTimeLimit|MaxMemPerLimit|MaxCpuPer|MaxNodes)", "exceeds_max"),
+        (r"^(PartitionNodeLimit|PartitionConfig|PartitionTimeLimit|MaxMemPerLimit)", "exceeds_max"),
         (r"^(Assoc|QOS)\w*(Grp|Max|Limit)", "quota"),
-        (r"^AssociationJobLimit|^AssociationResourceLimit", "quota"),
+        (r"^(AssociationJobLimit|AssociationResourceLimit|AccountingPolicy)", "quota"),
         (r"^ReqNodeNotAvail.*(reserved|maintenance)", "reservation"),
         (
-            r"^(ReqNodeNotAvail|NodeDown|FrontEndDown|SystemFailure|PowerNotAvail|PartitionDown|PartitionInactive)",
+            r"^(ReqNodeNotAvail|NodeDown|FrontEndDown|SystemFailure|Block|PowerNotAvail|PartitionDown|PartitionInactive)",
             "health",
         ),
         (r"^Nodes required for job are DOWN", "health"),

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -21,7 +22,7 @@ from schedulers.slurm import Slurm
 
 HERE = Path(__file__).resolve().parent
 NEEDED = ("slurmctld", "slurmd", "slurmdbd", "slurmrestd", "sacctmgr", "mariadbd", "mariadb-install-db", "munged")
-PATIENCE_SECONDS = 180
+PATIENCE_SECONDS = 120
 
 
 @dataclass(frozen=True)
@@ -103,17 +104,22 @@ def _free_ports(count: int) -> list[str]:
 
 
 @contextmanager
-def running(folder: Path, *, nodes: int = 4) -> Iterator[Cluster]:
+def running(*, nodes: int = 4) -> Iterator[Cluster]:
     """A Slurm of `nodes` nodes, stopped at the end; the test is skipped where Slurm, or root, is not there."""
     missing = [name for name in NEEDED if shutil.which(name) is None]
     if missing:
         pytest.skip(f"optional: Slurm is not installed: {', '.join(missing)}")
     if os.geteuid() != 0:
         pytest.skip("optional: a throw-away Slurm is started by root only")
-    home = folder / "slurm"
-    # Daemons run as users of their own, and pytest's folders are its owner's alone.
-    for parent in (folder, *folder.parents[:3]):
-        parent.chmod(parent.stat().st_mode | 0o011)
+    # Not a folder of pytest's: its daemons are users of their own, and every pytest that starts shuts others out there.
+    with tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)
+        with _up(Path(folder) / "home", nodes) as cluster:
+            yield cluster
+
+
+@contextmanager
+def _up(home: Path, nodes: int) -> Iterator[Cluster]:
     done = subprocess.run(
         [HERE / "slurm-up.sh", home, *_free_ports(4 + nodes)],
         capture_output=True,
