@@ -51,7 +51,7 @@ def test_old_and_new_forms_say_the_same(stack: ExitStack, tmp_path: Path) -> Non
 
 def test_the_best_version_that_both_know_is_asked(stack: ExitStack, tmp_path: Path) -> None:
     told = fake()
-    paths = {f"/slurm/{version}/jobs/": {} for version in ("v0.0.37", "v0.0.38", "v0.0.99")}
+    paths: dict[str, Any] = {f"/slurm/{version}/jobs/": {} for version in ("v0.0.37", "v0.0.38", "v0.0.99")}
     told.errors["v3"] = (404, b"")
     told.errors["openapi"] = (200, json.dumps({"paths": paths}).encode())
     reader(told, stack, tmp_path).snapshot()
