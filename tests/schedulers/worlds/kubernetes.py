@@ -87,8 +87,9 @@ def world(folder: Path, cluster: str) -> Iterator[World]:
     prefix = "" if cluster == "default" else f"{cluster}/"
     with serve(harm.store, access=access_with(rules), faults=harm.fault) as api:
         options = {"url": api.url, "token_file": str(token)}
+        reader: Any = Kubernetes.from_options(options, cluster=cluster, rules=Rules(), clock=clock)
         yield World(
-            reader=Kubernetes.from_options(options, cluster=cluster, rules=Rules(), clock=clock),
+            reader=reader,
             options=options,
             place=api.url,
             clock=clock,
