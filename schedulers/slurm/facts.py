@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 HOLDING = frozenset(
     {"RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT"}
 )
 """States in which a job may have its GPUs."""
+
+_CLOCKS = timedelta(hours=1)
+"""Slurm's clock may go before ours by less than this."""
 
 WAITING = frozenset({"PENDING", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"})
 
@@ -62,6 +65,17 @@ class Job:
     def key(self) -> str:
         """Tells this attempt from all others: ids are used again, and requeued jobs keep theirs."""
         return f"{self.label}@{int(self.submit_at.timestamp())}.{self.restarts or 0}"
+
+    def is_leaving(self, now: datetime) -> bool:
+        """Whether it is being requeued: its nodes are cleared, and it already counts as the next attempt.
+
+        Then it has the last attempt's submit time, the time of the requeue for its start, and no end: an attempt that
+        there never is. A job that completes has an end.
+        """
+        if "COMPLETING" not in self.states or not self.restarts:
+            return False
+        begin, end = self.start_at, self.end_at
+        return begin is None or end is None or not begin < end <= now + _CLOCKS
 
     @property
     def is_waiting(self) -> bool:

@@ -27,9 +27,11 @@ class _Account:
     pending: float = 0.0
     used: dict[str, float] = field(default_factory=dict)
     is_known: bool = True
+    is_moving: bool = False
 
     def hold(self, reading: Reading) -> None:
         """Count what a job holds; once one could not be counted, the whole is not known."""
+        self.is_moving = self.is_moving or bool(reading.job.states - {"RUNNING"})
         if reading.held.total is None:
             self.is_known = False
             return
@@ -97,7 +99,9 @@ class QueueRows:
     ) -> None:
         """Where Slurm's own count is not what its jobs hold, and where a limit was lowered below what is held."""
         held = count.used.get(GPU, 0.0)
-        if told is not None and GPU in told and count.is_known and told[GPU] != held:
+        # Slurm stops to count what completes before its nodes let go of it.
+        is_settled = count.is_known and not count.is_moving
+        if told is not None and GPU in told and is_settled and told[GPU] != held:
             self.rows.problem(
                 "quota_mismatch",
                 queue,

@@ -68,7 +68,8 @@ class Slurm:
             rows.problem("unreadable_object", what, why, subject_kind="workload")
         write_nodes(facts, taken.nodes, rows)
         maker = self._maker(rows, taken)
-        QueueRows(facts=facts, rows=rows, jobs=maker).add(maker.add(facts.jobs))
+        jobs = [job for job in facts.jobs if not job.is_leaving(rows.taken_at)]
+        QueueRows(facts=facts, rows=rows, jobs=maker).add(maker.add(jobs))
         unlisted = frozenset[str]() if facts.is_accounting_read else ACCOUNTING
         return rows.snapshot(
             facts.version, SnapshotScope(denied=facts.denied, unlisted=unlisted), also=("quality_event",)

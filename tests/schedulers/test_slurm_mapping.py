@@ -221,6 +221,17 @@ def test_jobs_that_come_or_go_may_have_their_gpus_or_not() -> None:
         assert rows(snapshot(going), "node_state")[0]["allocated"] == used
 
 
+def test_a_job_that_is_being_requeued_is_no_attempt_and_still_holds_its_node() -> None:
+    """As a 22.05 says it for some seconds: the next attempt's number, the last one's submit time, no end."""
+    for end in (None, NOW - HOUR / 2, NOW + 9_000 * HOUR):
+        leaving = ran(1, "n1", 4, "COMPLETING", restarts=1, end_at=end)
+        found = snapshot(Told(leaving, hosts=(host("n1", 4),)))
+        assert rows(found, "workload") == rows(found, "pod") == rows(found, "workload_event") == []
+        assert rows(found, "node_state")[0]["allocated"] == 4
+    completing = ran(1, "n1", 4, "COMPLETING", restarts=1, end_at=NOW)
+    assert len(rows(snapshot(Told(completing, hosts=(host("n1", 4),))), "workload")) == 1
+
+
 def test_a_node_that_does_not_tell_has_what_its_jobs_have() -> None:
     found = snapshot(Told(ran(1, "n1", 3), hosts=(host("n1", 0, gres_used=""),)))
     assert [(row["allocated"], row["free"]) for row in rows(found, "node_state")] == [(3, 5)]
