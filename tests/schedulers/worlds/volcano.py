@@ -125,8 +125,9 @@ def world(folder: Path, cluster: str) -> Iterator[World]:
     access = Access({TOKEN: Subject("system:serviceaccount:gpuledger:reader", rules)})
     with serve(harm.store, access=access, faults=harm.fault) as api:
         options = {"url": api.url, "token_file": str(token)}
+        reader: Any = Volcano.from_options(options, cluster=cluster, rules=Rules(), clock=clock)
         yield World(
-            reader=Volcano.from_options(options, cluster=cluster, rules=Rules(), clock=clock),
+            reader=reader,
             options=options,
             place=api.url,
             clock=clock,
