@@ -270,3 +270,20 @@ def test_an_empty_forest_has_available_what_can_be_reached(forest: tuple[list[Me
     ]  # fmt: skip
     for stand in standings(idle, cohorts).queues.values():
         assert stand.available == stand.reach
+
+
+def test_a_lender_gives_no_more_than_its_limit_whatever_others_hold() -> None:
+    queues = [_member("a", "ai", 4, held=10), _member("b", "ai", 8, None, 2, held=1)]
+    stands = standings(queues, [])
+    assert _values(stands, "lent") == {"a": 0, "b": 2}
+    assert _values(stands, "borrowed") == {"a": 2, "b": 0}
+    assert _values(stands, "over_quota") == {"a": 4, "b": 0}
+
+
+def test_a_cohort_lends_its_parent_no_more_than_its_limit() -> None:
+    queues = [_member("a", "left", 4, held=10), _member("b", "right", 8, held=1)]
+    cohorts = [_member("left", "org", 0), _member("right", "org", 1, None, 3)]
+    stands = standings(queues, cohorts)
+    assert _values(stands, "borrowed") == {"a": 3, "b": 0}
+    assert float(stands.queues["b"].lent + stands.cohorts["right"].lent) == 3
+    assert float(stands.queues["a"].over_quota) == 3

@@ -392,3 +392,23 @@ def test_a_topology_says_where_the_nodes_of_its_flavor_stand(version: str) -> No
     snapshot = read(moment(placed, elsewhere, tas, halls, version=version))
     found = {row["node"]: row["topology"] for row in rows(snapshot, "node_state")}
     assert found == {"n1": '{"example.com/hall": "h1", "example.com/row": "r7"}', "n2": None}
+
+
+def test_a_flavor_that_a_queue_does_not_offer_is_none_that_it_may_use() -> None:
+    moved = cluster_queue("a", {"h100": [quota(8)]}, cohort="ai", reserved=usage({"a100": {GPU: (3, 3)}}))
+    other = cluster_queue("b", {"a100": [quota(8)]}, cohort="ai", reserved=usage({"a100": {GPU: (0, 0)}}))
+    snapshot = read(moment(moved, other))
+    told = only(snapshot, "queue_resource", queue="a", flavor="a100")
+    assert (told["nominal"], told["limit"], told["borrowed"]) == (0, 0, 0)
+    assert only(snapshot, "quality_event", kind="limit_not_enforced")["count"] == 3
+
+
+def test_pods_of_work_without_quota_run_and_are_of_no_flavor() -> None:
+    evicted = workload("w", false("QuotaReserved", "WaitingForQuota"))
+    queue = cluster_queue("gpus", {"h100": [quota(8)], "a100": [quota(8)]})
+    snapshot = read(
+        moment(node("n1"), queue, local_queue("team-a", "gpus", "gpus"), evicted, pod("p", owner("Job", "w")))
+    )
+    assert only(snapshot, "queue_state")["running_gpus"] == 8
+    assert {row["flavor"] for row in rows(snapshot, "queue_resource")} == {"h100", "a100"}
+    assert only(snapshot, "quality_event", kind="quota_mismatch")["count"] == 8
