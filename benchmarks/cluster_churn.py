@@ -78,7 +78,8 @@ def download(http: httpx.Client) -> None:
             exact = {"resourceVersion": version, "resourceVersionMatch": "Exact"} if version and not token else {}
             answer = http.get(path, params={"limit": PAGE, **exact, **({"continue": token} if token else {})})
             answer.raise_for_status()
-            metadata = json.loads(answer.content)["metadata"]
+            beginning = answer.content.partition(b',"items":')[0]
+            metadata = json.loads(beginning + b"}")["metadata"]
             version, token = metadata["resourceVersion"], metadata.get("continue", "")
             if not token:
                 break
