@@ -30,6 +30,7 @@ QUERY_PARTS = {
     "report": "What pages, reports and the API show",
     "rules": "What rules and recommenders ask",
     "audits": "Audits: each must give no row",
+    "snapshots": "What is open of a scheduler: asked when the service begins to read it",
 }
 
 

@@ -26,6 +26,15 @@ from warehouse.schema import migrate
 _UNUSABLE = (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.OutOfRangeException)
 """What DuckDB raises for a parameter's value; everything else is our fault or the machine's."""
 
+_FILL_GPU_MODELS = (
+    "merge into gpu_model using staged using (model) "
+    "when matched then update by name when not matched then insert by name"
+)
+_FILL_PENDING_CAUSES = (
+    "merge into pending_cause using staged using (cause) "
+    "when matched then update by name when not matched then insert by name"
+)
+
 
 class Warehouse:
     """A DuckDB file held by this process. Safe for threads: readers get a cursor each, writers take turns."""
@@ -65,8 +74,8 @@ class Warehouse:
         warehouse = cls(connection, settings, clock or SystemClock())
         with warehouse.writing() as cursor:
             migrate(cursor, warehouse._clock.now())
-            _fill(cursor, "gpu_model", "model", _gpu_models())
-            _fill(cursor, "pending_cause", "cause", _pending_causes())
+            _fill(cursor, _FILL_GPU_MODELS, _gpu_models())
+            _fill(cursor, _FILL_PENDING_CAUSES, _pending_causes())
         return warehouse
 
     def close(self) -> None:
@@ -234,11 +243,8 @@ def _pending_causes() -> list[dict[str, Any]]:
     ]
 
 
-def _fill(cursor: duckdb.DuckDBPyConnection, table: str, key: str, rows: list[dict[str, Any]]) -> None:
-    """Bring a table of constants up to the code's; `table` and `key` are our own names."""
+def _fill(cursor: duckdb.DuckDBPyConnection, merge: str, rows: list[dict[str, Any]]) -> None:
+    """Bring a table of constants up to the code's."""
     cursor.register("staged", pa.Table.from_pylist(rows))
-    cursor.execute(
-        f"merge into {table} using staged using ({key}) "
-        "when matched then update by name when not matched then insert by name"
-    )
+    cursor.execute(merge)
     cursor.unregister("staged")

@@ -74,8 +74,13 @@ def made(now: datetime, script: Mapping[str, Any]) -> SchedulerSnapshot:
     """Pods named by the script on one node of eight cards, one queue, and what waits."""
     pods = script.get("pods", ("p",))
     held = 2.0 * len(pods)
-    node = {"capacity": 8, "allocatable": 8, "allocated": held, "free": 8 - held, "from_at": now}
-    work = {"submitted_at": now - timedelta(hours=1), "scheduler": "scripted", "namespace": "a", "queue": "q"}
+    node: dict[str, Any] = {"capacity": 8, "allocatable": 8, "allocated": held, "free": 8 - held, "from_at": now}
+    work: dict[str, Any] = {
+        "submitted_at": now - timedelta(hours=1),
+        "scheduler": "scripted",
+        "namespace": "a",
+        "queue": "q",
+    }
     waiting = Workload(workload_id="a/late", status="pending", **work, **SHAPE)
     rows: dict[str, list[Any]] = {
         "node_state": [NodeState(scheduler="scripted", node="n", resource="nvidia_com_gpu", **node)],
@@ -313,7 +318,8 @@ def test_a_repeat_that_waits_for_a_newer_snapshot_repeats_that_one(
     feed.store(made(clock.now(), adapters))
     clock.advance(60)
     adapters["pods"] = ()
-    stored, repeats = api.service.ingest, []
+    stored = api.service.ingest
+    repeats: list[threading.Thread] = []
 
     def ingest(*given: Any, **more: Any) -> Any:
         if not repeats:

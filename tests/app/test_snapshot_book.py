@@ -42,7 +42,7 @@ def snap(minutes: float, scope: SnapshotScope = WHOLE, **records: list[Any]) -> 
 
 
 def state(minutes: float, allocated: float = 2, node: str = "n") -> NodeState:
-    free = {"allocatable": 8.0, "allocated": allocated, "free": 8 - allocated}
+    free: dict[str, Any] = {"allocatable": 8.0, "allocated": allocated, "free": 8 - allocated}
     return NodeState(scheduler="k", node=node, resource="gpu", capacity=8, from_at=at(minutes), **free)
 
 

@@ -111,15 +111,15 @@ def test_a_queue_without_a_limit_adds_nothing_to_a_sum_of_quotas(house: Warehous
     found = promised(house)
     assert (found["quota_gpus"], found["unused_quota_gpus"], found["unreported_queue_count"]) == (6, 2, 1)
     assert (found["free_gpus"], found["promisable_gpus"], found["oversubscription_ratio"]) == (None, None, None)
-    usage = {row["queue"]: row for row in rows(house, "queue_usage", at=at(5))}
-    assert [usage[name]["nominal_is"] for name in ("root", "team", "other", "untold")] == [
+    queues = {row["queue"]: row for row in rows(house, "queue_usage", at=at(5))}
+    assert [queues[name]["nominal_is"] for name in ("root", "team", "other", "untold")] == [
         "unlimited",
         "set",
         "set",
         "not_reported",
     ]
-    assert (usage["team"]["unused_gpus"], usage["team"]["limit_is"]) == (0, "unlimited")
-    assert usage["root"]["unused_gpus"] is None
+    assert (queues["team"]["unused_gpus"], queues["team"]["limit_is"]) == (0, "unlimited")
+    assert queues["root"]["unused_gpus"] is None
 
 
 def test_quotas_above_others_count_once_but_those_of_a_kueue_cohort_are_its_own(house: Warehouse) -> None:
