@@ -12,13 +12,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 TOKEN = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-START_SECONDS = 120.0
+START_SECONDS = 240.0
+TRIES = 3
 ROOT = Path(__file__).resolve().parents[2]
 _MARK = "GPULEDGER_TEST_RAY_FOLDER"
 
@@ -109,19 +111,11 @@ def real_ray(home: Path) -> Iterator[RealRay]:
         f"--address={gcs}", "--num-cpus=2", "--num-gpus=4", f"--dashboard-agent-listen-port={ports[5]}",
         f"--metrics-export-port={ports[6]}",
     ]  # fmt: skip
-    processes = []
+    processes: list[subprocess.Popen[bytes]] = []
+    ray = RealRay(url, home, folder, gcs, (ports[4], ports[6]), environment)
     try:
-        for name, arguments in (("head", head), ("node", worker)):
-            with (folder / f"{name}.log").open("w") as log:
-                command = [str(home / "bin" / "ray"), "start", *arguments, *_COMMON]
-                processes.append(
-                    subprocess.Popen(
-                        command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=folder,
-                        start_new_session=True,
-                    )
-                )  # fmt: skip
-            ray = RealRay(url, home, folder, gcs, (ports[4], ports[6]), environment)
-            _wait_for_nodes(ray, len(processes))
+        _start(ray, head, 1, processes)
+        _start(ray, worker, 2, processes)
         yield ray
     finally:
         _stop(processes, folder)
@@ -132,11 +126,24 @@ _COMMON = ("--min-worker-port=0", "--max-worker-port=0", "--disable-usage-stats"
            "--block")  # fmt: skip
 
 
-def _wait_for_nodes(ray: RealRay, count: int) -> None:
-    try:
-        wait_until(lambda: _living(ray) == count, f"less than {count} nodes")
-    except TimeoutError as error:
-        raise TimeoutError(f"{error}: {_log(ray.folder)}") from None
+def _start(ray: RealRay, arguments: list[str], count: int, processes: list[subprocess.Popen[bytes]]) -> None:
+    """Start one node more, so that there are `count`. On a busy machine Ray gives a node up that starts too slowly."""
+    for attempt in range(TRIES):
+        with (ray.folder / f"{count}-{attempt}.log").open("w") as log:
+            command = [str(ray.home / "bin" / "ray"), "start", *arguments, *_COMMON]
+            process = subprocess.Popen(
+                command, env=dict(ray.environment), stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=ray.folder,
+                start_new_session=True,
+            )  # fmt: skip
+        processes.append(process)
+        wait_until(partial(_has_settled, ray, process, count), f"node {count} of Ray")
+        if process.poll() is None:
+            return
+    raise TimeoutError(f"node {count} of Ray does not start: {_log(ray.folder)}")
+
+
+def _has_settled(ray: RealRay, process: subprocess.Popen[bytes], count: int) -> bool:
+    return process.poll() is not None or _living(ray) == count
 
 
 def _living(ray: RealRay) -> int:
