@@ -69,7 +69,7 @@ class JobRows:
         return self.rows.named(f"{NAMESPACE}/{job.key}")
 
     def _add(self, job: Job) -> Reading:
-        held = hold(job) if job.nodes or job.tres_alloc or job.is_holding else Hold(0.0)
+        held = hold(job) if job.start_at is not None or job.is_holding else Hold(0.0)
         why = self._why(job)
         workload = self._workload(job, held, why)
         if held.problem and job.start_at is not None:

@@ -10,6 +10,7 @@ from schedulers.slurm.dialect import at, find, needed_at, number, text, tres, wh
 from schedulers.slurm.facts import WAITING, Association, Host, Job, Limits, Partition, Qos, Reservation
 from schedulers.slurm.names import hosts
 from schedulers.slurm.transport import Broken
+from schedulers.slurm.tres import tres as amounts
 
 Given = Mapping[str, Any]
 Fact = TypeVar("Fact")
@@ -138,7 +139,7 @@ def qos(given: Given) -> Qos:
 def past(given: Given) -> Job:
     """One of /slurmdb/.../jobs. Raises BadInput."""
     array, task, nodes = whole(find(given, "array.job_id"), 0), number(find(given, "past.task")), find(given, "nodes")
-    restarts = number(find(given, "past.restarts"))
+    restarts, asked = number(find(given, "past.restarts")), tres(find(given, "tres.requested"))
     reason = text(find(given, "state.reason"))
     where = "" if nodes == "None assigned" else text(nodes)
     return Job(
@@ -159,9 +160,14 @@ def past(given: Given) -> Job:
         end_at=at(find(given, "time.end")),
         restarts=None if restarts is None else int(restarts),
         nodes=where,
-        node_count=whole(given.get("allocation_nodes"), 1) or 1,
+        node_count=whole(given.get("allocation_nodes"), 0) or _asked_nodes(asked),
         priority=whole(given.get("priority"), 0),
-        tres_req=tres(find(given, "tres.requested")),
+        tres_req=asked,
         tres_alloc=tres(find(given, "tres.allocated")),
         summary=text(find(given, "past.summary")),
     )
+
+
+def _asked_nodes(asked: str) -> int:
+    """What never started has no nodes; it asked for some."""
+    return max(1, int(amounts(asked).get("node", 1)))

@@ -410,3 +410,13 @@ def test_attempts_are_counted_once_over_days_and_from_before_the_window() -> Non
         f"slurm/7@{int(days_ago[2].timestamp())}.2": 2,
         f"slurm/7@{int(stranger.timestamp())}.0": 0,
     }
+
+
+def test_what_was_cancelled_before_it_began_asked_for_its_gpus() -> None:
+    told_ = Told()
+    asked = {"nodes": "None assigned", "tres_req": "cpu=4,node=2,gres/gpu=8", "node_count": 2, "end_at": NOW - HOUR / 2}
+    told_.past = [job(1, "CANCELLED", **asked)]
+    chunk = next(Slurm(SlurmOptions(), clock=FakeClock(NOW), transport=told_).history(Window(NOW - 3 * HOUR, NOW)))
+    work = rows(chunk, "workload")[0]
+    assert (work["num_gpu"], work["pod_count"], work["status"], work["started_at"]) == (4, 2, "cancelled", None)
+    assert rows(chunk, "pod") == rows(chunk, "quality_event") == []
