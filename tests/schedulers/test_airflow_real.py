@@ -56,7 +56,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealAirflow]:
             server.call("POST", "/pools", {"name": name, "slots": slots, "include_deferred": True})
         server.call("PATCH", "/dags/train", {"is_paused": False})
         server.call("POST", "/dags/train/dagRuns", {"logical_date": None, "dag_run_id": "r1"})
-        until(lambda: _settled(server), "two of four run, the rest waits")
+        until(lambda: _settled(server), "two of four run, the rest waits", lambda: _states(server))
         yield server
 
 

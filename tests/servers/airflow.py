@@ -18,7 +18,8 @@ import httpx
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_SECONDS = 180
+PATIENCE_SECONDS = 480
+"""A ceiling: half a minute does on a machine that has nothing else to do."""
 USERS = "admin:admin,viewer:viewer"
 
 
@@ -55,20 +56,20 @@ class RealAirflow:
     def says(self, *words: str) -> Any:
         """What `airflow ... -o json` prints."""
         told = subprocess.run(
-            [str(command()), *words, "-o", "json"], env=self.environment, capture_output=True, text=True, timeout=120,
+            [str(command()), *words, "-o", "json"], env=self.environment, capture_output=True, text=True, timeout=480,
             check=True,
         )  # fmt: skip
         return json.loads(told.stdout[told.stdout.index("[") :])
 
 
-def until(reached: Callable[[], Any], what: str) -> Any:
-    """What `reached` gives as soon as it is true."""
+def until(reached: Callable[[], Any], what: str, seen: Callable[[], Any] = lambda: "") -> Any:
+    """What `reached` gives as soon as it is true; fails telling what was `seen` last."""
     give_up = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < give_up:
         if found := reached():
             return found
         time.sleep(0.3)
-    raise AssertionError(f"never happened: {what}")
+    raise AssertionError(f"never happened: {what}; seen: {seen()}")
 
 
 def _free_port() -> int:
@@ -88,6 +89,8 @@ def _environment(folder: Path, port: int) -> dict[str, str]:
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": USERS,
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
         "AIRFLOW__CORE__PARALLELISM": "8",  # a process each
+        "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         "NO_PROXY": "127.0.0.1",
     }
@@ -117,7 +120,7 @@ def airflow(folder: Path, dags: Mapping[str, str]) -> Iterator[RealAirflow]:
     (folder / "dags").mkdir(parents=True)
     for name, text in dags.items():
         (folder / "dags" / f"{name}.py").write_text(text, encoding="utf-8")
-    subprocess.run([str(command()), "db", "migrate"], env=environment, capture_output=True, timeout=180, check=True)
+    subprocess.run([str(command()), "db", "migrate"], env=environment, capture_output=True, timeout=480, check=True)
     url = f"http://127.0.0.1:{port}"
     server = ["api-server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     with contextlib.ExitStack() as stack:
