@@ -133,8 +133,11 @@ class SchedulerReader(Protocol):
     has `from_options(options, *, cluster, rules, clock)`, which raises ConfigError naming a wrong option.
     """
 
-    name: str
-    cluster: str
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def cluster(self) -> str: ...
 
     def snapshot(self) -> SchedulerSnapshot:
         """Read everything once, as of one moment.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from schedulers.kubernetes.facts import CoreFacts
 from schedulers.kubernetes.hami import Asked, Card, Held, held_by
@@ -18,12 +18,36 @@ from schedulers.reasons import Told, root
 
 
 @dataclass(frozen=True, slots=True)
+class Supply:
+    """Of one resource: the most that a node has, has free, and would have free were it mended; what is free in all."""
+
+    most: float
+    most_free: float
+    most_free_if_mended: float
+    free: float
+
+
+@dataclass(frozen=True, slots=True)
 class Room:
     """What is free: nodes by name (empty where not every pod was shown), HAMi's cards by node, what is held of them."""
 
     nodes: Mapping[str, NodeFacts]
     cards: Mapping[str, Sequence[Card]]
     held: Mapping[str, Sequence[Held]]
+    _supplies: dict[str, Supply] = field(default_factory=dict)
+
+    def supply(self, resource: str) -> Supply:
+        """Of `resource` on all nodes, gone through once however many pods wait."""
+        if resource not in self._supplies:
+            nodes = self.nodes.values()
+            free = [node.free(resource) for node in nodes]
+            self._supplies[resource] = Supply(
+                most=max(node.capacity.get(resource, 0.0) for node in nodes),
+                most_free=max(free),
+                most_free_if_mended=max(node.free_if_mended(resource) for node in nodes),
+                free=sum(free),
+            )
+        return self._supplies[resource]
 
     @classmethod
     def of(cls, core: CoreFacts, nodes: Mapping[str, NodeFacts]) -> Room:
@@ -59,22 +83,22 @@ def _lacking(core: CoreFacts, pod: Object, told: Sequence[Verdict], room: Room) 
     if not gpus or not room.nodes:
         return short
     resource, count = max(gpus.items(), key=lambda item: item[1])
-    if max(node.free(resource) for node in room.nodes.values()) >= count:
+    supply = room.supply(resource)
+    if supply.most_free >= count:
         others = (one.told for one in told if one.told.cause in EXCLUSIONS)
         return causes.get("cpu_mem") or root(others) or short
-    return _short_of_gpus(resource, count, short, room)
+    return _short_of_gpus(resource, count, short, supply)
 
 
-def _short_of_gpus(resource: str, count: float, said: Told, room: Room) -> Told:
+def _short_of_gpus(resource: str, count: float, said: Told, supply: Supply) -> Told:
     """No node has `count` of `resource` free."""
-    most = max(node.capacity.get(resource, 0.0) for node in room.nodes.values())
-    if count > most:
-        return _found(said, "exceeds_max", f"{resource}: more than any node has ({count:g} > {most:g})")
-    if any(node.free_if_mended(resource) >= count for node in room.nodes.values()):
+    if count > supply.most:
+        return _found(said, "exceeds_max", f"{resource}: more than any node has ({count:g} > {supply.most:g})")
+    if supply.most_free_if_mended >= count:
         return _found(said, "health", f"{resource}: {count:g} would fit if broken or cordoned nodes were back")
-    free = [node.free(resource) for node in room.nodes.values()]
-    if sum(free) >= count:
-        return _found(said, "fragmentation", f"{resource}: {sum(free):g} are free, at most {max(free):g} on a node")
+    if supply.free >= count:
+        words = f"{resource}: {supply.free:g} are free, at most {supply.most_free:g} on a node"
+        return _found(said, "fragmentation", words)
     return said
 
 
