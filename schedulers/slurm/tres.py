@@ -104,15 +104,3 @@ def share_of(kind: str) -> float | None:
     """The part of a card that one GPU of this type is: 1 of a whole one, None where a slice's model is not known."""
     match = _PROFILE.fullmatch(kind)
     return 1.0 if match is None else slice_share(canonical_model(match[1].replace("_", " ")), match[2])
-
-
-def cards(amounts: Mapping[str, float]) -> float | None:
-    """GPUs in whole cards; None where the text names slices whose part of a card is not known."""
-    typed = {name.removeprefix(f"{GPU}:"): count for name, count in amounts.items() if name.startswith(f"{GPU}:")}
-    if not any(is_slice(kind) for kind in typed):
-        return gpus(amounts)
-    shares = [share_of(kind) for kind in typed]
-    if None in shares:
-        return None
-    whole = max(0.0, amounts.get(GPU, 0.0) - sum(typed.values()))
-    return whole + sum(count * (share or 0.0) for count, share in zip(typed.values(), shares, strict=True))

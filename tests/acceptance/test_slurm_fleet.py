@@ -85,7 +85,7 @@ def _submit(cluster: Cluster) -> dict[str, str]:
         jobs[f"b{number}"] = cluster.submit(f"b{number}", f"--gpus={2 * number + 1}", seconds=5 + number)
     jobs["pair"] = cluster.submit("pair", "-N2", "--gres=gpu:3", seconds=8)
     jobs["array"] = cluster.submit("array", "--array=0-4%2", "--gres=gpu:2", seconds=4)
-    jobs["requeued"] = cluster.submit("requeued", "-w", "gpu4", "--gres=gpu:1", seconds=6)
+    jobs["requeued"] = cluster.submit("requeued", "-w", "gpu4", "--gres=gpu:1", seconds=600)
     jobs["cancelled"] = cluster.submit("cancelled", "--gres=gpu:2", seconds=600)
     jobs["low"] = cluster.submit("low", "-q", "low", "-w", "gpu4", "--gres=gpu:4", seconds=600)
     return jobs

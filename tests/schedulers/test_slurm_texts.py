@@ -21,7 +21,7 @@ from schedulers.slurm.command_jobs import (
 from schedulers.slurm.facts import Job
 from schedulers.slurm.holding import hold
 from schedulers.slurm.names import array_size, hosts
-from schedulers.slurm.tres import CUT, cards, gpu_count, gpus, gres, held_gpus, tres
+from schedulers.slurm.tres import CUT, gpu_count, gpus, gres, held_gpus, share_of, tres
 
 PROBLEMS = Path(__file__).resolve().parents[3] / "shared" / "problems"
 AT = datetime(2026, 3, 2, 8, tzinfo=UTC)
@@ -96,9 +96,9 @@ def test_gres_has_types_indexes_sockets_and_neighbours() -> None:
 
 
 def test_slices_are_parts_of_cards_where_their_model_is_known() -> None:
-    assert cards(tres("gres/gpu:a100_3g.20gb=2")) == pytest.approx(6 / 7)
-    assert cards(tres("gres/gpu:1g.10gb=7")) is None
-    assert cards(tres("gres/gpu:h100=2,gres/gpu=2")) == 2
+    assert share_of("a100_3g.20gb") == pytest.approx(3 / 7)
+    assert share_of("1g.10gb") is None
+    assert share_of("h100") == 1
 
 
 def test_hosts_are_written_in_ranges() -> None:
