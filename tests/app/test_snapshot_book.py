@@ -154,6 +154,11 @@ def test_a_wait_changes_with_its_cause_and_not_with_its_words() -> None:
     ]
 
 
+def test_a_very_long_message_is_cut_and_costs_no_row() -> None:
+    told = Told(snap(0, wait=[a_wait(0, message="\u7f3a" * 5000)]), snap(1, wait=[a_wait(0, message="\u7f3a" * 6000)]))
+    assert [[len(words) for (words,) in rows] for rows in told.of("wait", "message")] == [[1000], []]
+
+
 def test_a_wait_that_was_over_when_it_was_listed_is_stored_once_as_it_is() -> None:
     done = a_wait(-9, until_at=at(-3))
     told = Told(snap(0, wait=[done]), snap(1, wait=[done]), snap(2, wait=[]))

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from gpuledger.app.schedulers import facts, works
 from gpuledger.app.schedulers.look import Look
-from gpuledger.app.schedulers.rows import SUBJECTS, empty, frame, table
+from gpuledger.app.schedulers.rows import SUBJECTS, empty, frame, shortened, table
 from gpuledger.model import RECORDS
 from gpuledger.ports import SchedulerSnapshot
 
@@ -71,7 +71,7 @@ class SnapshotBook:
             taken_at=snapshot.taken_at,
             ended_at=min(snapshot.taken_at, self._known_until(snapshot.taken_at)),
             scope=snapshot.scope,
-            listed={record: frame(rows) for record, rows in snapshot.records.items()},
+            listed={record: shortened(frame(rows)) for record, rows in snapshot.records.items()},
         )
         rows: dict[str, pl.DataFrame] = {}
         known = dict(self.known)

@@ -30,6 +30,17 @@ EPISODES: Mapping[str, tuple[str, ...]] = MappingProxyType({"wait": ("cause",)})
 """What makes another fact of one subject: of the others any column does. A wait goes on while its cause is the same,
 however its message changes."""
 
+WORDS = ("message", "reason", "detail", "pending_reason")
+"""Columns of a scheduler's own words, which may be of any length."""
+
+MAX_WORDS = 1000
+"""Characters that are kept of them: longer texts would cost the row."""
+
+
+def shortened(rows: pl.DataFrame) -> pl.DataFrame:
+    """`rows` with a scheduler's long texts cut."""
+    return rows.with_columns(pl.col(name).str.slice(0, MAX_WORDS) for name in WORDS if name in rows.columns)
+
 
 def frame(table: pa.Table) -> pl.DataFrame:
     """An Arrow table as a frame."""
