@@ -93,7 +93,8 @@ class Slurm:
         for what, why in broken:
             rows.problem("unreadable_object", what, why, subject_kind="workload")
         maker = JobRows(rows=rows, rules=self._rules, hosts={}, names=self._options.pod_names)
-        add_finished(jobs, maker, rows, summaries=self._options.summaries)
+        once = {job.key: job for job in jobs}  # the accounting may tell one attempt twice
+        add_finished(tuple(once.values()), maker, rows, summaries=self._options.summaries)
         return rows.snapshot(version, SnapshotScope(unlisted=RECORDS), also=sorted(RECORDS))
 
     def _rows(self) -> SnapshotRows:

@@ -124,3 +124,10 @@ def test_what_was_cancelled_before_it_began_asked_for_its_gpus() -> None:
     work = rows(chunk, "workload")[0]
     assert (work["num_gpu"], work["pod_count"], work["status"], work["started_at"]) == (4, 2, "cancelled", None)
     assert rows(chunk, "pod") == rows(chunk, "quality_event") == []
+
+
+def test_an_attempt_that_is_told_twice_is_one() -> None:
+    told_ = Told()
+    told_.past = [ran(1, "n1", 1, "COMPLETED", end_at=NOW)] * 2
+    (chunk,) = Slurm(SlurmOptions(), clock=FakeClock(NOW), transport=told_).history(Window(NOW - 2 * HOUR, NOW))
+    assert (len(rows(chunk, "workload")), len(rows(chunk, "pod")), len(rows(chunk, "workload_event"))) == (1, 1, 4)
