@@ -261,7 +261,7 @@ def test_requeued_and_preempted_attempts_stay_apart(scene: Scene) -> None:
         first = next(one for one in past if one["workload_id"].startswith(f"slurm/{victim}@"))
         assert (first["attempt"], first["status"]) == (0, "preempted")
         assert first["workload_id"] != row["workload_id"]
-        assert first["started_at"] < first["ended_at"] <= row["submitted_at"]
+        assert first["started_at"] <= first["ended_at"] <= row["submitted_at"]
         events = {(one["workload_id"], one["kind"]) for chunk in chunks for one in rows(chunk, "workload_event")}
         assert (first["workload_id"], "preempted") in events
         assert "requeued" in {kind for name, kind in events if name.startswith(f"slurm/{scene.jobs['named']}@")}
