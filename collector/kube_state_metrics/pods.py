@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import isfinite
 
-from gpuledger.attribution.resources import SHARED_CARD, WHOLE_CARD, is_gpu, is_part
+from gpuledger.attribution.resources import is_gpu, is_shared, shared
 
 ENDED = ("Succeeded", "Failed")
 
@@ -134,9 +134,8 @@ class PodFacts:
         if not found:
             return None
         name = min(found, key=lambda resource: (-found[resource], resource))
-        if name == WHOLE_CARD and any(is_part(resource) and self.asked(resource) > 0 for resource in names):
-            return SHARED_CARD, found[name]
-        return name, found[name]
+        asked = (resource for resource in names if self.asked(resource) > 0)
+        return (shared(name) if is_shared(name, asked) else name), found[name]
 
 
 def _asked(requests: Requests, limits: Requests, resource: str) -> dict[str, float]:

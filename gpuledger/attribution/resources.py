@@ -6,29 +6,38 @@ It writes `nvidia.com/gpu` as `nvidia_com_gpu`: dots, slashes and dashes become 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 WHOLE_CARD = "nvidia_com_gpu"
-SHARED_CARD = "nvidia_com_gpu_shared"
 
 _GPU = re.compile(
     r"nvidia_com_(gpu(_shared)?|mig_\w+)"
-    r"|(amd|iluvatar|metax_tech|mthreads|birentech|nebius)_com_v?gpu"
+    r"|(amd|iluvatar|metax_tech|mthreads|birentech|nebius)_com_v?gpu|metax_tech_com_sgpu|iluvatar_ai_(\w+_)?v?gpu"
     r"|gpu_intel_com_(i915|xe)"
     r"|huawei_com_(npu|[Aa]scend\w*)"
-    r"|cambricon_com_v?mlu\w*|hygon_com_v?dcu\w*|enflame_com_gcu|kunlunxin_com_v?xpu|habana_ai_gaudi"
+    r"|cambricon_com_v?mlu\w*|hygon_com_v?dcu\w*|enflame_com_v?gcu|kunlunxin_com_v?xpu|habana_ai_gaudi"
     r"|volcano_sh_(gpu|vgpu)_number"
 )
-_PARTS = re.compile(r"(nvidia_com_gpu(mem|cores)\w*|volcano_sh_(gpu|vgpu)_(memory|cores)|aliyun_com_gpu_mem)")
+_PARTS = re.compile(
+    r"(nvidia|amd)_com_gpu(mem|cores)\w*|volcano_sh_(gpu|vgpu)_(memory|cores)\w*|aliyun_com_gpu_mem"
+    r"|huawei_com_([Aa]scend\w*|npu)_(memory|core)|cambricon_com_\w*mlu\w*?(mem|memory|cores?)"
+    r"|hygon_com_v?dcu(mem|cores)|metax_tech_com_v(memory|core)|mthreads_com_[sv]gpu_(memory|core)\w*"
+    r"|kunlunxin_com_v?xpu_memory|enflame_com_v?gcu_(percentage|memory|core)|iluvatar_ai_\w+v?(mem|core)",
+    re.IGNORECASE,
+)
+"""Memory and cores of shared cards, in MiB and percent: they count no cards, whatever vendor's name they carry."""
 _WHOLE = re.compile(
-    r"(nvidia|amd|iluvatar|metax_tech|mthreads|birentech|nebius)_com_gpu|gpu_intel_com_\w+|huawei_com_\w+"
+    r"(nvidia|amd|iluvatar|metax_tech|mthreads|birentech|nebius)_com_gpu|iluvatar_ai_gpu|gpu_intel_com_(i915|xe)"
+    r"|huawei_com_(npu|[Aa]scend\w*)|cambricon_com_mlu(\d\w*)?|hygon_com_dcu(num)?|enflame_com_gcu|kunlunxin_com_xpu"
+    r"|habana_ai_gaudi"
 )
 
 
 @lru_cache(maxsize=1024)
 def is_gpu(resource: str) -> bool:
     """Whether `resource` counts GPUs, slices of them, or shares in them."""
-    return _GPU.fullmatch(resource) is not None
+    return _GPU.fullmatch(resource) is not None and not is_part(resource)
 
 
 @lru_cache(maxsize=1024)
@@ -40,4 +49,15 @@ def is_part(resource: str) -> bool:
 @lru_cache(maxsize=1024)
 def is_whole(resource: str) -> bool:
     """Whether one of `resource` is one card, as far as the name can say."""
-    return _WHOLE.fullmatch(resource) is not None
+    return _WHOLE.fullmatch(resource) is not None and is_gpu(resource)
+
+
+def is_shared(resource: str, others: Iterable[str]) -> bool:
+    """Whether a pod that asks for `others`, too, gets only parts of the cards that it asks for as `resource`."""
+    vendor = resource.partition("_")[0]
+    return is_whole(resource) and any(is_part(other) and other.partition("_")[0] == vendor for other in others)
+
+
+def shared(resource: str) -> str:
+    """The name in records of cards of which a pod gets parts."""
+    return f"{resource}_shared"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from gpuledger.attribution.resources import SHARED_CARD, WHOLE_CARD, is_gpu, is_part
+from gpuledger.attribution.resources import is_gpu, is_part, is_shared, shared
 
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_]")
 
@@ -38,5 +38,5 @@ def main_resource(requests: Mapping[str, float], gpus: Iterable[str]) -> tuple[s
     if not found:
         return None
     name = min(found, key=lambda one: (-found[one], one))
-    is_shared = name == WHOLE_CARD and any(parts_gpus(other) and count > 0 for other, count in requests.items())
-    return (SHARED_CARD if is_shared else name), found[name]
+    asked = (underscored(other) for other, count in requests.items() if count > 0)
+    return (shared(name) if is_shared(name, asked) else name), found[name]

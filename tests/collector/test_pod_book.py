@@ -72,8 +72,17 @@ GPU = "nvidia_com_gpu"
         ([(REQUEST, "a", "nvidia_com_mig_1g_10gb", 2)], ("nvidia_com_mig_1g_10gb", 2.0)),
         ([(REQUEST, "a", "nvidia_com_gpu_shared", 1)], ("nvidia_com_gpu_shared", 1.0)),
         ([(REQUEST, "a", GPU, 1), (REQUEST, "a", "nvidia_com_gpumem", 4000)], ("nvidia_com_gpu_shared", 1.0)),
+        ([(REQUEST, "a", GPU, 2), (REQUEST, "a", "amd_com_gpumem", 4000)], (GPU, 2.0)),
         ([(REQUEST, "a", "huawei_com_Ascend910", 8)], ("huawei_com_Ascend910", 8.0)),
         ([(REQUEST, "a", "amd_com_gpu", 4)], ("amd_com_gpu", 4.0)),
+        (
+            [(REQUEST, "a", "huawei_com_Ascend910B2", 1), (REQUEST, "a", "huawei_com_Ascend910B2_memory", 16384)],
+            ("huawei_com_Ascend910B2_shared", 1.0),
+        ),
+        (
+            [(REQUEST, "a", "hygon_com_dcunum", 2), (REQUEST, "a", "hygon_com_dcumem", 4000)],
+            ("hygon_com_dcunum_shared", 2.0),
+        ),
         ([(REQUEST, "a", "cpu", 4), (REQUEST, "a", "memory", 1e9)], (None, None)),
         ([(REQUEST, "a", GPU, 0)], (None, None)),
     ],
@@ -83,7 +92,21 @@ def test_what_a_pod_asks_for(requests: list[Any], expected: tuple[str | None, fl
 
 
 @pytest.mark.parametrize(
-    "resource", ["cpu", "memory", "ephemeral_storage", "nvidia_com_gpumem", "pods", "example_gpus"]
+    "resource",
+    [
+        "cpu",
+        "memory",
+        "ephemeral_storage",
+        "nvidia_com_gpumem",
+        "pods",
+        "example_gpus",
+        "huawei_com_Ascend310P_core",
+        "cambricon_com_mlu_smlu_vmemory",
+        "amd_com_gpucores",
+        "iluvatar_ai_BI_V150_vMem",
+        "mthreads_com_sgpu_memory",
+        "gpu_intel_com_i915_monitoring",
+    ],
 )
 def test_other_resources_are_no_gpus(resource: str) -> None:
     assert not is_gpu(resource)

@@ -186,3 +186,20 @@ def test_pods_and_workloads_are_those_that_kube_state_metrics_tells_of() -> None
             "num_gpu", "gpu_milli", "cpu_milli", "memory_mib", "is_gang",
         ):  # fmt: skip
             assert workloads[row.workload_id][column] == getattr(row, column), f"{row.workload_id}.{column}"
+
+
+def test_memory_and_cores_of_shared_cards_are_no_cards_whoever_made_them() -> None:
+    ascend = {"huawei.com/Ascend910B2": "1", "huawei.com/Ascend910B2-memory": "16384"}
+    dcu = {"hygon.com/dcunum": "2", "hygon.com/dcumem": "4000", "hygon.com/dcucores": "60"}
+    snapshot = mapped(
+        nodes=[node("n1", 16, resource="huawei.com/Ascend910B2")],
+        pods=[pod("a", 0, on="n1", requests=ascend), pod("b", 0, on="n1", requests=dcu)],
+    )
+    rows = by(snapshot, "pod", "pod")
+    assert (rows["a"]["resource"], rows["a"]["gpu_count"]) == ("huawei_com_Ascend910B2_shared", 1.0)
+    assert (rows["b"]["resource"], rows["b"]["gpu_count"]) == ("hygon_com_dcunum_shared", 2.0)
+    assert {row["resource"] for row in snapshot.records["node_state"].to_pylist()} == {
+        "huawei_com_Ascend910B2",
+        "hygon_com_dcunum",
+    }
+    assert {row["num_gpu"] for row in snapshot.records["workload"].to_pylist()} == {1, 2}
