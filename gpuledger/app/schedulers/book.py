@@ -23,6 +23,9 @@ from gpuledger.ports import SchedulerSnapshot
 KNOWN_INTERVALS = 3
 """How many intervals the last snapshot speaks for: when the next one is later, what was between is not known."""
 
+SHORTEST_SECONDS = 0.001
+"""A queue's state that held for less is not worth a row, and the warehouse refuses it."""
+
 PASSED = ("reading", "source_read", "holding", "service_load")
 """Streams that are stored as they come."""
 
@@ -132,4 +135,6 @@ class SnapshotBook:
         if self.last_at is None:
             return empty("queue_state")
         seconds = (look.ended_at - self.last_at).total_seconds()
+        if seconds < SHORTEST_SECONDS:
+            return empty("queue_state")
         return self._before("queue_state").with_columns(duration_seconds=pl.lit(seconds))

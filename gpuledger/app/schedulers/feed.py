@@ -13,6 +13,7 @@ import pyarrow as pa
 import structlog
 
 from gpuledger.app.schedulers.book import LEARNT, SnapshotBook
+from gpuledger.app.schedulers.rows import moved
 from gpuledger.clock import Clock
 from gpuledger.errors import (
     ConfigError,
@@ -105,7 +106,7 @@ class Feed:
         try:
             with self._turn:  # what was seen last is asked for inside: another thread may be storing what is newer
                 if self._last is not None and self.health.error is None:
-                    self._keep(replace(self._last, taken_at=self._clock.now()), is_repeated=True)
+                    self._keep(moved(self._last, self._clock.now()), is_repeated=True)
         except Exception as error:
             self.note(error)
             raise
@@ -145,7 +146,7 @@ class Feed:
     def _keep(self, snapshot: SchedulerSnapshot, *, is_repeated: bool = False) -> None:
         if self._repeated_at is not None and snapshot.taken_at <= self._repeated_at:
             # What was taken a moment before the last one was repeated is the newer of the two all the same.
-            snapshot = replace(snapshot, taken_at=self._repeated_at + TICK)
+            snapshot = moved(snapshot, self._repeated_at + TICK)
         self._repeated_at = snapshot.taken_at if is_repeated else None
         book = self._book or self._learn()
         self._book = None  # should storing end half-way, what is stored decides what comes next

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from types import MappingProxyType
 from typing import cast
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from gpuledger.model import arrow_schema
+from gpuledger.ports import SchedulerSnapshot
+
+TIME = pa.timestamp("us", tz="UTC")
 
 SUBJECTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -40,6 +46,19 @@ MAX_WORDS = 1000
 def shortened(rows: pl.DataFrame) -> pl.DataFrame:
     """`rows` with a scheduler's long texts cut."""
     return rows.with_columns(pl.col(name).str.slice(0, MAX_WORDS) for name in WORDS if name in rows.columns)
+
+
+def moved(snapshot: SchedulerSnapshot, taken_at: datetime) -> SchedulerSnapshot:
+    """`snapshot` as if taken at `taken_at`: what it dates with its own moment is dated with this one."""
+    own, new = pa.scalar(snapshot.taken_at, TIME), pa.scalar(taken_at, TIME)
+
+    def dated(rows: pa.Table) -> pa.Table:
+        column = rows["from_at"]
+        place = rows.schema.get_field_index("from_at")
+        return rows.set_column(place, rows.schema.field(place), pc.if_else(pc.equal(column, own), new, column))
+
+    records = {name: dated(rows) if name in SUBJECTS else rows for name, rows in snapshot.records.items()}
+    return replace(snapshot, taken_at=taken_at, records=records)
 
 
 def frame(table: pa.Table) -> pl.DataFrame:
