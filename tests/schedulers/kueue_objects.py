@@ -332,3 +332,10 @@ def store(*things: Object, version: str = "v1beta2", published: bool = False) ->
     for thing in things:
         made.put(thing)
     return made
+
+
+QUEUES = (cluster_queue("gpus", {"h100": [quota(32)]}), local_queue("team-a", "gpus", "gpus"))
+
+
+def beside_queues(*jobs: Object, **more: Any) -> Any:
+    return read(moment(node("n1"), *QUEUES, *jobs, **more))
