@@ -27,6 +27,10 @@ class Cards:
     queues: Queues
     _shares: dict[Key, Fraction | None] = field(default_factory=dict)
     _nodes: dict[str, list[str]] = field(default_factory=dict)
+    _anywhere: cards.Cards = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._anywhere = cards.Cards(self.core)
 
     def share(self, key: Key) -> Fraction | None:
         """How much of a card one unit of `key` is; None where it is no GPU, or that cannot be told."""
@@ -40,6 +44,10 @@ class Cards:
         return sum((amount * (self.share(key) or 0) for key, amount in amounts.items()), Fraction(0))
 
     def _share(self, flavor: str, resource: str) -> float | None:
+        if resource in cards.SHARES:
+            return None
+        if not self.queues.labels.get(flavor):
+            return self._anywhere.share(resource)
         counts = {of_resource(self.core, resource, 1.0, name) for name in self._nodes_of(flavor)}
         if len(counts) == 1:
             return counts.pop()
@@ -50,7 +58,7 @@ class Cards:
         return 1.0 if is_whole(underscored(resource)) else None
 
     def _nodes_of(self, flavor: str) -> list[str]:
-        """Nodes with GPUs that carry the labels of a flavor; none for a flavor without labels: it says no place."""
+        """Nodes with GPUs that carry the labels of a flavor; a flavor without labels is of any node."""
         if flavor not in self._nodes:
             wanted = self.queues.labels.get(flavor, {}).items()
             self._nodes[flavor] = [
@@ -96,5 +104,5 @@ class Cards:
         shares = {self.share((flavor, resource)) for flavor in offered}
         if len(shares) == 1:
             return shares.pop()
-        anywhere = None if shares else cards.Cards(self.core).share(resource)
+        anywhere = None if shares else self._anywhere.share(resource)
         return None if anywhere is None else Fraction(anywhere).limit_denominator(1000)

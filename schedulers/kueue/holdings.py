@@ -9,15 +9,18 @@ from fractions import Fraction
 
 from schedulers.kubernetes.equivalents import of_pod
 from schedulers.kubernetes.facts import CoreFacts
-from schedulers.kubernetes.pods import Object, holds_node, name_of, uid_of
+from schedulers.kubernetes.pods import Object, holds_node, meta, name_of, node_of, uid_of
 from schedulers.kueue.cards import Cards
 from schedulers.kueue.cohorts import NOTHING
-from schedulers.kueue.jobs import Job, total
+from schedulers.kueue.jobs import WORKLOAD_ANNOTATION, Job, total
 from schedulers.kueue.quotas import Amounts, Key, Queues, exactly
 from schedulers.rows import SnapshotRows
 
 UNKNOWN_FLAVOR = ""
 """Flavor of what pods hold for a workload that has no quota (any more)."""
+
+POD_SET_LABEL = "kueue.x-k8s.io/podset"
+"""On a pod: the pod set of its workload that it is of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,14 +158,24 @@ def _pod_holds(core: CoreFacts, queues: Queues, group: Sequence[Job], pod: Objec
     held: dict[Key, Fraction] = {}
     with core.rows.sparing(name_of(pod)):
         for resource, count in core.gpus_of(pod).items():
-            held[_flavor(queues, group, resource), resource] = exactly(count)
+            held[_flavor(core, queues, group, pod, resource), resource] = exactly(count)
     return held
 
 
-def _flavor(queues: Queues, group: Sequence[Job], resource: str) -> str:
-    """The flavor that a workload was given for `resource`, or the only one that its queue has."""
-    given = [pods.flavors[resource] for job in group for pods in job.pod_sets if resource in pods.flavors]
-    if given:
-        return given[0]
+def _flavor(core: CoreFacts, queues: Queues, group: Sequence[Job], pod: Object, resource: str) -> str:
+    """The flavor that `pod` was given for `resource`, or the only one that its queue has.
+
+    Pod sets of one workload may have different ones: the pod names its set, and its node has the labels of its flavor.
+    """
+    named, labels = meta(pod)["name"], meta(pod).get("labels") or {}
+    object_name = (meta(pod).get("annotations") or {}).get(WORKLOAD_ANNOTATION)
+    mine = [job for job in group if named == job.pod or object_name == job.name] or group
+    sets = [one for job in mine for one in job.pod_sets if resource in one.flavors]
+    sets = [one for one in sets if one.name == labels.get(POD_SET_LABEL)] or sets
     offered = [flavor for flavor, name in queues.queues[group[0].queue or ""].limits if name == resource]
-    return offered[0] if len(offered) == 1 else UNKNOWN_FLAVOR
+    flavors = [one.flavors[resource] for one in sets] or offered
+    there = meta(core.nodes.get(node_of(pod) or "", {})).get("labels") or {}
+    if len(set(flavors)) > 1:
+        wanted = {flavor: queues.labels.get(flavor, {}).items() for flavor in flavors}
+        flavors = [flavor for flavor in flavors if wanted[flavor] and wanted[flavor] <= there.items()] or flavors
+    return flavors[0] if sets or len(set(flavors)) == 1 else UNKNOWN_FLAVOR

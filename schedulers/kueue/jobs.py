@@ -44,6 +44,11 @@ class PodSet:
     has_claims: bool = False
 
     @property
+    def pods(self) -> int:
+        """How many it wants: once quota was reserved those that it is for, which may be fewer (partial admission)."""
+        return self.assigned or self.count
+
+    @property
     def ledger(self) -> Mapping[Key, Fraction]:
         """What Kueue counts against its quota, less what it gave back."""
         if not self.assigned:
@@ -228,7 +233,8 @@ def _pod_sets(spec: Object, status: Object) -> Iterator[PodSet]:
         name, count = one.get("name", "main"), int(one.get("count", 1))
         per_pod = requests_of(one["template"])
         assignment: Mapping[str, Any] = assigned.get(name) or {}
-        template = {resource: exactly(amount) * count for resource, amount in per_pod.items()}
+        assigned_pods = int(assignment.get("count", count)) if assignment else 0
+        template = {resource: exactly(amount) * (assigned_pods or count) for resource, amount in per_pod.items()}
         usage = {key: exact(value, f"{name} {key}") for key, value in (assignment.get("resourceUsage") or {}).items()}
         asked = {key: exact(value, f"{name} {key}") for key, value in told.get(name, {}).items()}
         yield PodSet(
@@ -239,7 +245,7 @@ def _pod_sets(spec: Object, status: Object) -> Iterator[PodSet]:
             requested=asked or template,
             flavors=assignment.get("flavors") or {},
             usage=usage,
-            assigned=int(assignment.get("count", count)) if assignment else 0,
+            assigned=assigned_pods,
             placed=tuple(places(assignment.get("topologyAssignment") or {})),
             has_claims=bool((one["template"].get("spec") or {}).get("resourceClaims")),
         )

@@ -152,7 +152,7 @@ def _started(job: Job, status: str, known: Workload | None) -> datetime | None:
 
 
 def _pods(job: Job) -> int:
-    return sum(one.count for one in job.pod_sets)
+    return sum(one.pods for one in job.pod_sets)
 
 
 def _retell(core: CoreFacts, by_id: Mapping[str, Sequence[Job]], by_uid: Mapping[str, str]) -> None:
