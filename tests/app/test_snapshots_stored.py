@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpuledger.app.schedulers.feed import Feed
-from gpuledger.model import NodeState, QueueState, Quota, Wait, to_table
+from gpuledger.model import Allocation, NodeState, Pod, QueueState, Quota, Wait, Workload, to_table
 from gpuledger.ports import SchedulerSnapshot, SnapshotScope
 from gpuledger.testing import FakeClock
 from tests.app.conftest import NOW, Api
@@ -78,3 +78,41 @@ def test_a_repeat_begins_nothing_anew_and_costs_no_refused_row(api: Api, feed: F
     assert ask(api, "select from_at, until_at from wait") == [(0, None)]
     assert ask(api, "select sum(duration_seconds) from queue_state") == [(240,)]
     assert ask(api, "select record from batch where rejected_count > 0") == []
+
+
+def a_pod(minutes: float, name: str = "u", namespace: str = "a") -> dict[str, Any]:
+    """A pod that began at 0 and holds one card, listed at `minutes`."""
+    shape: dict[str, Any] = {"pod_count": 1, "num_gpu": 1, "gpu_milli": 1000, "cpu_milli": 0, "memory_mib": 0}
+    whose: dict[str, Any] = {"namespace": namespace, "workload_id": name}
+    card: dict[str, Any] = {"gpu_uuid": f"GPU-{name}", "share": 1.0, "node": "n"}
+    return {
+        "workload": [Workload(submitted_at=NOW, scheduler="k", status="running", **whose, **shape)],
+        "pod": [Pod(uid=name, pod=name, node="n", started_at=NOW, phase="Running", seen_at=at(minutes), **whose)],
+        "allocation": [
+            Allocation(allocation_id=f"{name}/GPU-{name}", workload_id=name, pod=name, started_at=NOW, **card)
+        ],
+    }
+
+
+NOBODY: dict[str, Any] = {"workload": [], "pod": [], "allocation": []}
+
+
+def test_what_an_allocation_held_ends_though_the_service_was_away(api: Api, clock: FakeClock) -> None:
+    a_feed(api, clock).store(snap(0, **a_pod(0)))
+    sent = Allocation(
+        allocation_id="sent", workload_id="u", pod="u", node="n", gpu_uuid="GPU-2", share=1.0, started_at=NOW
+    )
+    api.service.ingest("allocation", to_table("allocation", [sent]), "b")
+    clock.advance(7200)
+    a_feed(api, clock).store(snap(120, **NOBODY))
+    assert ask(api, "select allocation_id, ended_at from allocation order by 1") == [("sent", None), ("u/GPU-u", 3)]
+
+
+def test_allocations_end_where_they_could_be_seen(api: Api, feed: Feed) -> None:
+    part = SnapshotScope(namespaces=("a",), denied=(("pods", "forbidden"),))
+    both = {name: a_pod(0)[name] + a_pod(0, "v", "b")[name] for name in NOBODY}
+    feed.store(snap(0, **both))
+    feed.store(snap(1, part, **NOBODY))
+    assert ask(api, "select allocation_id, ended_at from allocation order by 1") == [("u/GPU-u", 1), ("v/GPU-v", None)]
+    feed.store(snap(2, **NOBODY))
+    assert ask(api, "select ended_at from allocation order by 1") == [(1,), (2,)]

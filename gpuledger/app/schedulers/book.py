@@ -39,6 +39,7 @@ LEARNT = (
     "queue_resource",
     "workload",
     "pod",
+    "allocation",
     "wait",
 )
 """Records whose open rows a book learns from the warehouse when it begins."""
@@ -100,13 +101,14 @@ class SnapshotBook:
             return self._held_states(look), look.of(record).with_columns(ts=pl.lit(look.taken_at))
         if record == "quality_event":
             return works.next_problems(self._before(record), look, self.scheduler)
+        if record == "allocation":
+            return works.next_allocations(self._before(record), look, self._places(look))
         if record in PASSED:
             return look.of(record), empty(record)
         step: Mapping[str, Callable[[pl.DataFrame, Look], tuple[pl.DataFrame, pl.DataFrame]]] = {
             "queue": works.next_queues,
             "workload": works.next_workloads,
             "pod": works.next_pods,
-            "allocation": works.next_allocations,
             "workload_event": works.next_events,
         }
         return step[record](self._before(record), look)
@@ -117,18 +119,15 @@ class SnapshotBook:
         open_facts, told = known.filter(is_open), known.filter(~is_open)
         gone = facts.missing(record, open_facts, listed) if look.is_whole(record) else empty(record)
         if record == "wait":
-            gone = self._seen_to_end(gone, look)
+            gone = look.visible_work(gone, self._places(look))
         rows, now = facts.next_facts(record, open_facts, listed, look.taken_at)
         left = now.join(gone, on=list(SUBJECTS[record]), how="anti", nulls_equal=True)
         stored = pl.concat([facts.ended(gone, look.ended_at), rows, facts.past(record, listed, told)])
         return stored, pl.concat([left, facts.over(listed)])
 
-    def _seen_to_end(self, waits: pl.DataFrame, look: Look) -> pl.DataFrame:
-        """Of waits that are not listed those of workloads that would have been."""
-        if not look.scope.namespaces:
-            return waits
-        places = pl.concat([look.of("workload"), self._before("workload")]).select("workload_id", "namespace").unique()
-        return waits.join(look.visible(places).select("workload_id"), on="workload_id", how="semi")
+    def _places(self, look: Look) -> pl.DataFrame:
+        """The namespaces of workloads that are listed now, or were before."""
+        return pl.concat([look.of("workload"), self._before("workload")]).select("workload_id", "namespace").unique()
 
     def _held_states(self, look: Look) -> pl.DataFrame:
         """The queues' states of the last snapshot, with the time for which they held."""

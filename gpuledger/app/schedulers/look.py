@@ -34,3 +34,9 @@ class Look:
         if not self.scope.namespaces:
             return rows
         return rows.filter(pl.col("namespace").is_in(list(self.scope.namespaces)))
+
+    def visible_work(self, rows: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
+        """Of `rows` of workloads, whose namespaces are `places`, those that would have been listed."""
+        if not self.scope.namespaces:
+            return rows
+        return rows.join(self.visible(places).select("workload_id"), on="workload_id", how="semi")

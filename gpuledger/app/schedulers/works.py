@@ -69,13 +69,12 @@ def next_pods(known: pl.DataFrame, look: Look) -> Step:
     return pl.concat([stored, ended]), pl.concat([stored, unchanged, kept])
 
 
-def next_allocations(known: pl.DataFrame, look: Look) -> Step:
-    """Allocations that changed; one that is listed no more has ended."""
+def next_allocations(known: pl.DataFrame, look: Look, places: pl.DataFrame) -> Step:
+    """Allocations that changed; one that is listed no more has ended. `places` are namespaces of workloads."""
     key = ["allocation_id"]
     listed = look.of("allocation")
     left = gone(listed, known, key).filter(pl.col("ended_at").is_null())
-    is_to_end = look.is_whole("allocation") and not look.scope.namespaces
-    vanished = left if is_to_end else left.clear()
+    vanished = look.visible_work(left, places) if look.is_whole("allocation") else left.clear()
     ended = vanished.with_columns(ended_at=pl.max_horizontal(pl.lit(look.ended_at), "started_at"))
     return pl.concat([changed(listed, known, key), ended]), pl.concat([gone(vanished, left, key), listed])
 
