@@ -101,8 +101,8 @@ def started_at(pod: Object) -> datetime | None:
 def ended_at(pod: Object, gone_at: datetime | None = None) -> datetime | None:
     """When its last container ended; None while it runs.
 
-    Of a pod that is over without a word from its containers: when it was to be gone, when it last changed its
-    condition, or `gone_at`. A pod that is `gone_at` and was not over has ended by then.
+    Of a pod that is over without a word from its containers: when it last changed its condition, or was to be gone
+    where that is earlier; it may be deleted, and `gone_at`, days later. One that was not over has ended by `gone_at`.
     """
     if phase_of(pod) not in ENDED and gone_at is None:
         return None
@@ -118,8 +118,10 @@ def ended_at(pod: Object, gone_at: datetime | None = None) -> datetime | None:
     running = any("running" in (one.get("state") or {}) for one in status.get("containerStatuses") or ())
     if known and not running:
         end: datetime | None = max(known)
+    elif phase_of(pod) in ENDED:
+        end = _let_go(pod) or gone_at or begin or created_at(pod)
     else:
-        end = gone_at or _let_go(pod) or begin or created_at(pod)
+        end = gone_at
     return max(end, begin) if end and begin else end
 
 
@@ -127,7 +129,8 @@ def _let_go(pod: Object) -> datetime | None:
     conditions = (pod.get("status") or {}).get("conditions") or ()
     changes = [instant(one.get("lastTransitionTime"), "lastTransitionTime") for one in conditions]
     leaving = instant(meta(pod).get("deletionTimestamp"), "metadata.deletionTimestamp")
-    return leaving or max((at for at in changes if at), default=None)
+    changed = max((at for at in changes if at), default=None)
+    return min((at for at in (leaving, changed) if at), default=None)
 
 
 def holds_node(pod: Object) -> bool:

@@ -203,3 +203,11 @@ def test_memory_and_cores_of_shared_cards_are_no_cards_whoever_made_them() -> No
         "hygon_com_dcunum",
     }
     assert {row["num_gpu"] for row in snapshot.records["workload"].to_pylist()} == {1, 2}
+
+
+def test_a_pod_that_was_over_before_it_was_deleted_ended_then() -> None:
+    evicted = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": "2026-03-02T08:30:00Z"}
+    rejected = pod("a", 1, on="n1", phase="Failed", status={"startTime": EIGHT, "conditions": [evicted]})
+    leaving = {**rejected, "metadata": {**rejected["metadata"], "deletionTimestamp": "2026-03-02T11:00:00Z"}}
+    ended = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
+    assert [ended_at(rejected), ended_at(rejected, NOW), ended_at(leaving), ended_at(leaving, NOW)] == [ended] * 4
