@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from collector.exposition import Series
 from gpuledger.attribution import Labels
-from gpuledger.attribution.resources import is_gpu, is_whole
+from gpuledger.attribution.resources import cards, is_gpu
 from gpuledger.model import Node, SchedulerNode
 
 NODE_METRICS = frozenset({"kube_node_status_capacity", "kube_node_status_allocatable", "kube_node_labels"})
@@ -30,14 +30,8 @@ class _NodeFacts:
 
     def cards(self, offered: Mapping[str, float]) -> int | None:
         """How many physical cards `offered` are; None where that cannot be told."""
-        gpus = {name: count for name, count in offered.items() if is_gpu(name)}
-        labelled = self.labels.get("nvidia.com/gpu.count")
-        if labelled is not None and labelled.isdecimal():
-            return int(labelled) if any(gpus.values()) else 0
-        if any(count for name, count in gpus.items() if not is_whole(name)):
-            return None
-        copies = self.labels.get("nvidia.com/gpu.replicas") or "1"
-        return int(sum(gpus.values()) // max(1, int(copies) if copies.isdecimal() else 1)) if gpus else None
+        there, gpus = ({name: n for name, n in book.items() if is_gpu(name)} for book in (self.capacity, offered))
+        return cards(there, gpus, self.labels.get)
 
 
 class NodeBook:
@@ -87,25 +81,25 @@ class NodeBook:
         return nodes, offers
 
     def _node(self, name: str, facts: _NodeFacts) -> Node | None:
-        cards = facts.cards(facts.capacity)
-        if cards is None or facts.seen_at is None:
+        count = facts.cards(facts.capacity)
+        if count is None or facts.seen_at is None:
             return None
         cpu, memory = facts.capacity.get("cpu"), facts.capacity.get("memory")
         return Node(
             node=name,
             cluster=self._cluster,
             model=facts.labels.get("nvidia.com/gpu.product"),
-            gpu_count=cards,
+            gpu_count=count,
             cpu_milli=None if cpu is None else round(cpu * 1000),
             memory_mib=None if memory is None else int(memory // 2**20),
             from_at=facts.seen_at,
         )
 
     def _offer(self, name: str, facts: _NodeFacts) -> SchedulerNode | None:
-        cards = facts.cards(facts.allocatable)
-        if cards is None or facts.seen_at is None:
+        count = facts.cards(facts.allocatable)
+        if count is None or facts.seen_at is None:
             return None
-        return SchedulerNode(scheduler=self._scheduler, node=name, gpu_count=cards, from_at=facts.seen_at)
+        return SchedulerNode(scheduler=self._scheduler, node=name, gpu_count=count, from_at=facts.seen_at)
 
 
 def _add(rows: list[_Record], known: dict[str, _Record], name: str, new: _Record | None) -> None:

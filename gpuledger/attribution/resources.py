@@ -5,8 +5,9 @@ It writes `nvidia.com/gpu` as `nvidia_com_gpu`: dots, slashes and dashes become 
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 WHOLE_CARD = "nvidia_com_gpu"
@@ -61,3 +62,29 @@ def is_shared(resource: str, others: Iterable[str]) -> bool:
 def shared(resource: str) -> str:
     """The name in records of cards of which a pod gets parts."""
     return f"{resource}_shared"
+
+
+def cards(
+    capacity: Mapping[str, float], offered: Mapping[str, float], label: Callable[[str], str | None]
+) -> int | None:
+    """How many physical cards `offered` are of the GPU resources in a node's `capacity`; None where nobody can tell.
+
+    `label` looks up a label of the node. Copies (time-slicing) are divided. A count of slices says nothing of cards:
+    where whole cards are cut into equal ones the label `gpu.count` counts slices, too.
+    """
+    if any(offered.values()) and "-MIG-" in (label("nvidia.com/gpu.product") or ""):
+        return None
+    replicas, labelled = label("nvidia.com/gpu.replicas") or "", label("nvidia.com/gpu.count") or ""
+    copies = max(1, int(replicas)) if replicas.isdecimal() else 1
+    has_slices = any(count for name, count in (*capacity.items(), *offered.items()) if not is_whole(name))
+    if not labelled.isdecimal():
+        return None if has_slices or not offered else int(sum(offered.values()) // copies)
+    return _left_of(int(labelled), capacity, offered, copies) if any(offered.values()) else 0
+
+
+def _left_of(cards_there: int, capacity: Mapping[str, float], offered: Mapping[str, float], copies: int) -> int:
+    """The cards that are left where less is offered than there is: a card that is lost takes its copies with it."""
+    lost = sum(max(0.0, count - offered.get(name, 0.0)) for name, count in capacity.items() if is_whole(name))
+    whole = sum(count for name, count in capacity.items() if is_whole(name))
+    per_card = max(copies, whole / cards_there) if cards_there else 1
+    return max(0, cards_there - math.ceil(lost / per_card))

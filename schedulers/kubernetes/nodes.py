@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from gpuledger.attribution.resources import is_whole
+from gpuledger.attribution.resources import cards
 from gpuledger.model import Condition, Node, NodeState, SchedulerNode, canonical_model
 from schedulers.kubernetes.claims import Device, Devices
 from schedulers.kubernetes.facts import CoreFacts
@@ -56,18 +56,11 @@ def _amounts(node: Object, book: str) -> dict[str, float]:
     return {name: quantity(amount, f"status.{book}[{name}]") for name, amount in given.items()}
 
 
-def _cards(offered: Mapping[str, float], labels: Mapping[str, str]) -> int | None:
-    """How many physical cards `offered` (GPU resources) are; None where that cannot be told.
-
-    A count of copies (time-slicing) is divided; a count of slices says nothing of cards.
-    """
-    labelled = labels.get("nvidia.com/gpu.count", "")
-    if labelled.isdecimal():
-        return int(labelled) if any(offered.values()) else 0
-    if any(count for name, count in offered.items() if not is_whole(underscored(name))):
-        return None
-    copies = labels.get("nvidia.com/gpu.replicas", "")
-    return int(sum(offered.values()) // max(1, int(copies) if copies.isdecimal() else 1)) if offered else None
+def _cards(facts: NodeFacts, offered: Mapping[str, float], labels: Mapping[str, str]) -> int | None:
+    there, given = (
+        {underscored(name): count for name, count in amounts.items()} for amounts in (facts.capacity, offered)
+    )
+    return cards(there, given, labels.get)
 
 
 def node_rows(core: CoreFacts, topology: Mapping[str, tuple[str, ...]], devices: Devices) -> dict[str, NodeFacts]:
@@ -107,17 +100,17 @@ def _inventory(core: CoreFacts, node: Object, facts: NodeFacts, claimable: Seque
     if registered:
         core.cards_of_node[facts.name] = registered
     model = canonical_model(labels.get("nvidia.com/gpu.product") or (registered[0].model if registered else None))
-    cards, offered = _cards(facts.capacity, labels), _cards(facts.allocatable, labels)
+    count, offered = _cards(facts, facts.capacity, labels), _cards(facts, facts.allocatable, labels)
     if registered:
-        cards, offered = len(registered), sum(card.is_healthy for card in registered)
-    elif claimable and not cards:
-        cards, offered = len(claimable), sum(not device.is_tainted for device in claimable)
+        count, offered = len(registered), sum(card.is_healthy for card in registered)
+    elif claimable and not count:
+        count, offered = len(claimable), sum(not device.is_tainted for device in claimable)
         model = model or claimable[0].model
     if model:
         core.model_of_node[facts.name] = model
-    if cards is not None:
-        core.gpu_count_of_node[facts.name] = cards
-        core.rows.add(_node(core, node, facts, cards, model))
+    if count is not None:
+        core.gpu_count_of_node[facts.name] = count
+        core.rows.add(_node(core, node, facts, count, model))
     if offered is not None:
         at = core.rows.taken_at
         core.rows.add(SchedulerNode(scheduler=core.rows.scheduler, node=facts.name, gpu_count=offered, from_at=at))

@@ -258,3 +258,28 @@ def test_a_device_that_no_slice_knows_is_a_problem_and_not_nothing() -> None:
     assert (problem["kind"], problem["subject"]) == ("unparsed_allocation", "team-a/a")
     assert "gpu-7" in problem["detail"]
     assert snapshot.records["allocation"].num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("host", "cards", "offered"),
+    [
+        (node("n", 8, allocatable=7, labels={"nvidia.com/gpu.count": "8"}), 8, 7),
+        (node("n", 32, allocatable=28, labels={"nvidia.com/gpu.count": "8", "nvidia.com/gpu.replicas": "4"}), 8, 7),
+        (node("n", 80, allocatable=70, labels={"nvidia.com/gpu.count": "8"}), 8, 7),
+        (node("n", 4, allocatable=3, labels={"nvidia.com/gpu.count": "8"}), 8, 7),
+        (node("n", 8, allocatable=0, labels={"nvidia.com/gpu.count": "8"}), 8, 0),
+        (node("n", 4, resource="nvidia.com/mig-1g.10gb", labels={"nvidia.com/gpu.count": "8"}), 8, 8),
+        (node("n", 8, resource="cambricon.com/mlu", allocatable=6), 8, 6),
+    ],
+)
+def test_a_broken_card_is_not_offered_whatever_else_a_label_counts(host: Any, cards: int, offered: int) -> None:
+    snapshot = mapped(nodes=[host])
+    assert by(snapshot, "node", "node")["n"]["gpu_count"] == cards
+    assert by(snapshot, "scheduler_node", "node")["n"]["gpu_count"] == offered
+
+
+def test_equal_slices_that_are_named_as_cards_say_nothing_of_cards() -> None:
+    labels = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "nvidia.com/gpu.count": "56"}
+    snapshot = mapped(nodes=[node("n", 56, labels=labels)])
+    assert (snapshot.records["node"].num_rows, snapshot.records["scheduler_node"].num_rows) == (0, 0)
+    assert by(snapshot, "node_state", "node")["n"]["capacity"] == 56.0
