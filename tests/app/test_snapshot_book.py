@@ -192,6 +192,26 @@ def test_of_a_partial_look_only_what_could_be_seen_ends() -> None:
     ]
 
 
+def test_a_queue_ends_where_its_namespace_could_be_seen() -> None:
+    def seen(minutes: float, names: str, *namespaces: str) -> SchedulerSnapshot:
+        queues = [Queue(queue=name, tenant="t") for name in names]
+        quotas = [Quota(queue=name, tenant="t", nominal_gpus=8.0, from_at=at(minutes)) for name in names]
+        scope = SnapshotScope(namespaces=namespaces, denied=(("pods", "forbidden"),) if namespaces else ())
+        return snap(minutes, scope, queue=queues, quota=quotas)
+
+    told = Told(
+        seen(0, "abc"),
+        seen(1, "ab", "a", "b"),  # c may be in a namespace that cannot be seen now
+        seen(2, "a", "a", "b"),  # b was deleted
+        seen(3, "a", "a", "b"),
+        seen(4, "a", "a", "b", "c"),  # where c was can be seen again, and it is not there
+    )
+    assert told.of("queue", "queue", "status")[1:] == [[], [("b", "closed")], [], [("c", "closed")]]
+    assert told.of("quota", "queue", "until_at")[1:] == [[], [("b", 2)], [], [("c", 4)]]
+    told.book = SnapshotBook.learnt("k", INTERVAL, at(4), {name: told.rows[0][name] for name in ("queue", "quota")})
+    assert told.feed(seen(5, "a", "a", "b")).keys() == {"quality_event"}
+
+
 def test_a_workload_that_vanishes_has_ended_and_how_is_not_guessed() -> None:
     waiting = a_workload("p", status="pending", pending_cause="quota", pending_reason="no quota")
     ran = a_workload("r", started_at=AT)

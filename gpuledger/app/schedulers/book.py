@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from gpuledger.app.schedulers import facts, works
 from gpuledger.app.schedulers.look import Look
-from gpuledger.app.schedulers.rows import SUBJECTS, empty, frame, shortened, table
+from gpuledger.app.schedulers.rows import SUBJECTS, empty, frame, gone, shortened, table
 from gpuledger.model import RECORDS
 from gpuledger.ports import SchedulerSnapshot
 
@@ -55,6 +55,8 @@ class SnapshotBook:
     scheduler: str
     interval_seconds: float
     last_at: datetime | None = None
+    namespaces: tuple[str, ...] | None = None
+    hidden: frozenset[str] = frozenset()
     known: Mapping[str, pl.DataFrame] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
@@ -62,7 +64,8 @@ class SnapshotBook:
         cls, scheduler: str, interval_seconds: float, last_at: datetime | None, stored: Mapping[str, pa.Table]
     ) -> SnapshotBook:
         """A book that goes on where another one ended at `last_at`, from the open rows that are `stored`."""
-        return cls(scheduler, interval_seconds, last_at, {record: frame(rows) for record, rows in stored.items()})
+        known = {record: frame(rows) for record, rows in stored.items()}
+        return cls(scheduler, interval_seconds, last_at, known=known)
 
     def take(self, snapshot: SchedulerSnapshot) -> tuple[dict[str, pa.Table], SnapshotBook]:
         """The rows that `snapshot` adds or changes, by record in the order to store them in, and the book after it.
@@ -77,13 +80,30 @@ class SnapshotBook:
             scope=snapshot.scope,
             listed={record: shortened(frame(rows)) for record, rows in snapshot.records.items()},
         )
+        look = replace(look, hidden=self._hidden(look))
         rows: dict[str, pl.DataFrame] = {}
         known = dict(self.known)
         for record in RECORDS:
             rows[record], known[record] = self._next(record, look)
         kept = {record: frame for record, frame in known.items() if frame.height}
-        after = replace(self, last_at=snapshot.taken_at, known=MappingProxyType(kept))
+        after = replace(
+            self,
+            last_at=snapshot.taken_at,
+            namespaces=look.scope.namespaces,
+            hidden=look.hidden,
+            known=MappingProxyType(kept),
+        )
         return {record: table(record, found) for record, found in rows.items() if found.height}, after
+
+    def _hidden(self, look: Look) -> frozenset[str]:
+        """Queues that are not listed, but may be in namespaces that were seen before and could not be seen now."""
+        now = look.scope.namespaces
+        if not now:
+            return frozenset()
+        unlisted = gone(look.of("queue"), self._before("queue"), ["queue"])["queue"]
+        if now == self.namespaces:
+            return self.hidden & {*unlisted}
+        return frozenset() if self.namespaces and {*now} >= {*self.namespaces} else frozenset(unlisted)
 
     def _known_until(self, taken_at: datetime) -> datetime:
         """Until when what the last snapshot said is taken to have held."""
@@ -117,12 +137,14 @@ class SnapshotBook:
         known, listed = self._before(record), look.of(record)
         is_open = pl.col("until_at").is_null()
         open_facts, told = known.filter(is_open), known.filter(~is_open)
-        gone = facts.missing(record, open_facts, listed) if look.is_whole(record) else empty(record)
+        lacking = facts.missing(record, open_facts, listed) if look.is_whole(record) else empty(record)
+        if "queue" in lacking.columns:
+            lacking = look.visible_queues(lacking)
         if record == "wait":
-            gone = look.visible_work(gone, self._places(look))
+            lacking = look.visible_work(lacking, self._places(look))
         rows, now = facts.next_facts(record, open_facts, listed, look.taken_at)
-        left = now.join(gone, on=list(SUBJECTS[record]), how="anti", nulls_equal=True)
-        stored = pl.concat([facts.ended(gone, look.ended_at), rows, facts.past(record, listed, told)])
+        left = gone(lacking, now, SUBJECTS[record])
+        stored = pl.concat([facts.ended(lacking, look.ended_at), rows, facts.past(record, listed, told)])
         return stored, pl.concat([left, facts.over(listed)])
 
     def _places(self, look: Look) -> pl.DataFrame:

@@ -14,12 +14,16 @@ from gpuledger.ports import SnapshotScope
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What one snapshot shows, and when what it lacks ended: at `ended_at`, or not as far as could be seen."""
+    """What one snapshot shows, and when what it lacks ended: at `ended_at`, or not as far as could be seen.
+
+    `hidden` are queues that may be where it could not see.
+    """
 
     taken_at: datetime
     ended_at: datetime
     scope: SnapshotScope
     listed: Mapping[str, pl.DataFrame]
+    hidden: frozenset[str] = frozenset()
 
     def is_whole(self, record: str) -> bool:
         """Whether what is missing of `record` has ended."""
@@ -40,3 +44,7 @@ class Look:
         if not self.scope.namespaces:
             return rows
         return rows.join(self.visible(places).select("workload_id"), on="workload_id", how="semi")
+
+    def visible_queues(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Of `rows` of queues those that would have been listed."""
+        return rows.filter(~pl.col("queue").is_in(list(self.hidden))) if self.hidden else rows

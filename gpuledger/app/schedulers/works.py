@@ -25,7 +25,7 @@ def next_queues(known: pl.DataFrame, look: Look) -> Step:
     """Queues that changed; one that is listed no more is closed."""
     listed = look.of("queue")
     left = gone(listed, known, ["queue"])
-    closed = left.filter(pl.col("status") != "closed").with_columns(status=pl.lit("closed"))
+    closed = look.visible_queues(left).filter(pl.col("status") != "closed").with_columns(status=pl.lit("closed"))
     if not look.is_whole("queue"):
         closed = closed.clear()
     kept = gone(closed, left, ["queue"])
