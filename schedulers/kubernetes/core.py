@@ -133,10 +133,14 @@ def finish(core: CoreFacts) -> None:
 
 
 def scope_of(moment: Moment, further: Mapping[str, Sequence[str]]) -> SnapshotScope:
-    """The moment's scope with the records that it could not list whole; `further` adds the adapter's own kinds."""
+    """The moment's scope with the records that it could not list whole; `further` adds the adapter's own kinds.
+
+    A kind that was refused for the cluster was listed in some namespaces at best; which pods those were is in the scope.
+    """
     lost = set(moment.scope.unlisted)
+    refused = {what for what, _ in moment.scope.denied} - {PODS.key}
     for kind, records in {**FROM_KIND, **further}.items():
-        if not moment.has(kind):
+        if not moment.has(kind) or kind in refused:
             lost.update(records)
     if not is_whole(moment):
         lost.add("node_state")

@@ -56,12 +56,12 @@ def _store(adapter: type[KubernetesFamily]) -> Store:
 
 @contextmanager
 def _reading(
-    adapter: type[KubernetesFamily], rules: list[dict[str, Any]], folder: Path
+    adapter: type[KubernetesFamily], rules: list[dict[str, Any]], folder: Path, **in_namespace: list[dict[str, Any]]
 ) -> Iterator[tuple[KubernetesFamily, Serving]]:
     """The adapter with these rules, which the caller may change."""
     token = folder / "token"
     token.write_text(TOKEN, encoding="utf-8")
-    with serve(_store(adapter), access=Access({TOKEN: Subject("reader", rules)})) as api:
+    with serve(_store(adapter), access=Access({TOKEN: Subject("reader", rules, in_namespace)})) as api:
         options = {"url": api.url, "token_file": str(token)}
         yield adapter.from_options(options, rules=Rules(), clock=FakeClock(NOW)), api
 
@@ -104,6 +104,16 @@ def test_a_kind_that_may_not_be_read_is_named_in_the_scope(name: str, tmp_path: 
             answer = dict(scope.denied)[kind.key]
             assert f'cannot list resource "{kind.plural}" in API group "{kind.group}"' in answer
             assert str(scope).startswith("partial: ")
+
+
+def test_what_may_be_listed_in_some_namespaces_only_is_not_listed_whole(tmp_path: Path) -> None:
+    rules = _without(_rules("kubernetes"), "", "resourcequotas")
+    with _reading(ADAPTERS["kubernetes"], rules, tmp_path, default=_rules("kubernetes")) as (reader, api):
+        api.store.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}})
+        snapshot = reader.snapshot()
+    assert "queue" in snapshot.records
+    assert {"queue", "quota", "queue_resource", "queue_state"} <= snapshot.scope.unlisted
+    assert "pod" not in snapshot.scope.unlisted
 
 
 def test_no_role_grants_a_write() -> None:
