@@ -1,5 +1,6 @@
-"""Tables of Slurm's commands: columns apart by "|", free text last, bytes that are no UTF-8 shown as U+FFFD.
+"""Tables of Slurm's commands: columns apart by a mark, free text last, bytes that are no UTF-8 shown as U+FFFD.
 
+A job's name may hold anything, line ends too: where it is told, the mark is one that nobody can guess.
 `squeue -O` pads each column to a width and cuts what is longer: a cut text is marked with `CUT`, so that no number is
 read from it. `sacct -P` does neither.
 """
@@ -21,15 +22,20 @@ _NO_TIME = frozenset({"", "N/A", "Unknown", "None", "NONE", "(null)"})
 _NO_TEXT = frozenset({"N/A", "(null)", "n/a"})
 
 
-def padded(line: bytes, widths: Mapping[str, int]) -> Row:
+def told(output: bytes, mark: bytes) -> list[bytes]:
+    """The rows of an output that has `mark` after each column; a row may be of several lines."""
+    return [row for row in output.split(mark + b"\n") if row.strip()]
+
+
+def padded(line: bytes, widths: Mapping[str, int], mark: bytes = b"|") -> Row:
     """One row of `squeue -O`, by column. Raises BadInput where it has fewer columns."""
-    cells = line.split(b"|", len(widths) - 1)
+    cells = line.split(mark, len(widths) - 1)
     return dict(_cells(cells, list(widths), widths))
 
 
-def plain(line: bytes, columns: Sequence[str]) -> Row:
-    """One row of `sacct -P`, by column; "|" in the last one belongs to it. Raises BadInput as `padded`."""
-    return dict(_cells(line.split(b"|", len(columns) - 1), columns, {}))
+def plain(line: bytes, columns: Sequence[str], mark: bytes = b"|") -> Row:
+    """One row of `sacct`, by column; a `mark` in the last one belongs to it. Raises BadInput as `padded`."""
+    return dict(_cells(line.split(mark, len(columns) - 1), columns, {}))
 
 
 def _cells(cells: Sequence[bytes], columns: Sequence[str], widths: Mapping[str, int]) -> list[tuple[str, str]]:

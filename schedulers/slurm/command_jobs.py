@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gpuledger.errors import BadInput
 from schedulers.slurm.columns import Row, at, needed_at, padded, plain, whole, words
-from schedulers.slurm.facts import Job
+from schedulers.slurm.facts import WAITING, Job
 from schedulers.slurm.names import hosts
 from schedulers.slurm.transport import Broken
 from schedulers.slurm.tres import CUT, numbers
@@ -53,30 +53,35 @@ _WAITS = re.compile(
 _ON_NODES = re.compile(r"Nodes=(\S+) CPU_IDs=\S+ Mem=\S+ GRES=(\S*)")
 
 
-def squeue_format() -> str:
-    """The text for `squeue -O`."""
-    last = list(SQUEUE_WIDTHS)[-1]
-    return ",".join(f"{name}:{width}{'' if name == last else '|'}" for name, width in SQUEUE_WIDTHS.items())
+def squeue_format(mark: str) -> str:
+    """The text for `squeue -O`, with `mark` after each column."""
+    return ",".join(f"{name}:{width}{mark}" for name, width in SQUEUE_WIDTHS.items())
 
 
-def queued(lines: Iterable[bytes], details: Mapping[int, Sequence[tuple[str, str]]], broken: Broken) -> list[Job]:
+def queued(
+    lines: Iterable[bytes],
+    details: Mapping[int, Sequence[tuple[str, str]]],
+    broken: Broken,
+    mark: bytes = b"|",
+) -> list[Job]:
     """The jobs of `squeue`, with what of them sits where; a line that makes no sense goes to `broken`."""
     found = []
     for line in filter(bytes.strip, lines):
         try:
-            found.append(_queued(padded(line, SQUEUE_WIDTHS), details))
+            found.append(_queued(padded(line, SQUEUE_WIDTHS, mark), details))
         except BadInput as error:
-            broken.append((line[:40].split(b"|")[0].decode("utf-8", "replace").strip(), str(error)))
+            broken.append((line[:40].split(mark)[0].decode("utf-8", "replace").strip(), str(error)))
     return found
 
 
 def _queued(row: Row, details: Mapping[int, Sequence[tuple[str, str]]]) -> Job:
     job_id, tasks = whole(row["JobID"], 0), row["ArrayTaskID"]
     states, resources = words(row["State"]), row["tres-alloc"]
-    is_pending = "PENDING" in states
     is_task = tasks.isdecimal()
     if row["NodeList"].endswith(CUT):
         raise BadInput("NodeList", "is longer than its column")
+    # What was cancelled while it waited has a start, too: the time of its end.
+    has_begun = not states & WAITING and bool(hosts(row["NodeList"]))
     return Job(
         job_id=job_id,
         array_job_id=whole(row["ArrayJobID"], None) if tasks else None,
@@ -91,18 +96,26 @@ def _queued(row: Row, details: Mapping[int, Sequence[tuple[str, str]]]) -> Job:
         reason="" if row["Reason"] == "None" else row["Reason"],
         submit_at=needed_at(row["SubmitTime"], "SubmitTime"),
         eligible_at=at(row["EligibleTime"]),
-        start_at=None if is_pending else at(row["StartTime"]),
+        start_at=at(row["StartTime"]) if has_begun else None,
         end_at=at(row["EndTime"]),
         restarts=whole(row["RestartCnt"], 0),
-        nodes="" if is_pending else row["NodeList"],
+        nodes=row["NodeList"] if has_begun else "",
         node_count=whole(row["NumNodes"].split("-")[0], 1),
         priority=whole(row["PriorityLong"], 0),
-        tres_req=resources if is_pending else "",
-        tres_alloc="" if is_pending else resources,
+        tres_req="" if has_begun else resources,
+        tres_alloc=resources if has_begun else "",
         per_job=row["tres-per-job"],
         per_node=row["tres-per-node"],
         gres_by_node=tuple(details.get(job_id, ())),
     )
+
+
+def shown_once(lines: Iterable[str]) -> list[str]:
+    """Those of `scontrol -o show job` that are of one job alone: a name with a line's end may imitate another's."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        found.setdefault(line.split(" ", 1)[0], []).append(line)
+    return [told[0] for told in found.values() if len(told) == 1]
 
 
 def placed(lines: Iterable[str]) -> dict[int, list[tuple[str, str]]]:
@@ -155,14 +168,14 @@ def _parts(job: Job, own: Sequence[tuple[int, re.Match[str]]]) -> Iterable[Job]:
         yield replace(job, array_tasks=",".join(map(str, sorted(left))))
 
 
-def accounted(lines: Iterable[bytes], columns: Sequence[str], broken: Broken) -> list[Job]:
-    """The attempts of `sacct -P -X -D`; a line that makes no sense goes to `broken`."""
+def accounted(lines: Iterable[bytes], columns: Sequence[str], broken: Broken, mark: bytes = b"|") -> list[Job]:
+    """The attempts of `sacct -X -D`; a line that makes no sense goes to `broken`."""
     found = []
     for line in filter(bytes.strip, lines):
         try:
-            found.append(_accounted(plain(line, columns)))
+            found.append(_accounted(plain(line, columns, mark)))
         except BadInput as error:
-            broken.append((line.split(b"|")[0].decode("utf-8", "replace"), str(error)))
+            broken.append((line.split(mark)[0].decode("utf-8", "replace").strip(), str(error)))
     return found
 
 

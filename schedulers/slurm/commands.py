@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from datetime import datetime
 from hashlib import sha256
 
 from gpuledger.errors import NotPermitted, SchedulerUnreachable
-from schedulers.slurm import command_facts, command_jobs
+from schedulers.slurm import columns, command_facts, command_jobs
 from schedulers.slurm.facts import Facts, Job
 from schedulers.slurm.options import SlurmOptions
 from schedulers.slurm.transport import Broken, places, places_in
@@ -34,18 +35,21 @@ class Commands:
         broken: Broken = []
         denied: list[tuple[str, str]] = []
         # The shortest time lies between jobs and nodes: they are compared with each other.
-        shown = self._lines("scontrol", "-d", "-o", "show", "job")
-        queue = self._run("squeue", "-a", "-h", "-t", "all", "-O", command_jobs.squeue_format())
-        nodes = self._lines("scontrol", "-d", "-o", "show", "node")
-        listed = command_jobs.queued(queue, command_jobs.placed(shown), broken)
+        shown = command_jobs.shown_once(self._entries("JobId", "-d", "-a", "-o", "show", "job"))
+        mark = _mark()
+        queue = self._table(mark, "squeue", "-a", "-h", "-t", "all", "-O", command_jobs.squeue_format(mark))
+        nodes = self._entries("NodeName", "-d", "-a", "-o", "show", "node")
+        listed = command_jobs.queued(queue, command_jobs.placed(shown), broken, mark.encode())
         jobs = tuple(command_jobs.taken_apart(listed, shown))
         hosts = command_facts.shown_hosts(nodes, broken)
         partitions = command_facts.shown_partitions(self._lines("scontrol", "-a", "-o", "show", "partition"), broken)
-        reservations = command_facts.shown_reservations(self._lines("scontrol", "-o", "show", "reservation"), broken)
+        reservations = command_facts.shown_reservations(
+            self._lines("scontrol", "-a", "-o", "show", "reservation"), broken
+        )
         found: dict[str, list[bytes]] = {"assoc": [], "qos": [], "live": []}
         with self._allowed("accounts (sacctmgr show assoc)", denied):
-            columns = ",".join(command_facts.ASSOCIATION_COLUMNS)
-            found["assoc"] = self._run("sacctmgr", "-nP", "show", "assoc", f"format={columns}", *self._cluster())
+            named = ",".join(command_facts.ASSOCIATION_COLUMNS)
+            found["assoc"] = self._run("sacctmgr", "-nP", "show", "assoc", f"format={named}", *self._cluster())
         with self._allowed("qos (sacctmgr show qos)", denied):
             found["qos"] = self._run("sacctmgr", "-nP", "show", "qos", f"format={','.join(command_facts.QOS_COLUMNS)}")
         with self._allowed("live counts (scontrol show assoc_mgr)", denied):
@@ -62,17 +66,25 @@ class Commands:
             denied=tuple(denied),
             broken=tuple(broken),
             version=sha256(
-                b"\n".join([*queue, *found["assoc"], *found["qos"], *"\n".join(nodes).encode().split()])
+                b"\n".join(
+                    [
+                        *(row.replace(mark.encode(), b"|") for row in queue),
+                        *found["assoc"],
+                        *found["qos"],
+                        *"\n".join(nodes).encode().split(),
+                    ]
+                )
             ).hexdigest(),
         )
 
     def finished(self, begin: datetime, end: datetime) -> tuple[list[Job], Broken]:
         """The attempts of `sacct` that ran or waited in the time; earlier attempts are told by -D, steps left out."""
-        columns = self._columns()
+        known = self._columns()
         broken: Broken = []
-        asked = ("-a", "-X", "-D", "-P", "-n", f"--format={','.join(columns)}")
-        lines = self._run("sacct", *asked, f"--starttime={_time(begin)}", f"--endtime={_time(end)}")
-        return command_jobs.accounted(lines, columns, broken), broken
+        mark = _mark()
+        asked = ("-a", "-X", "-D", "-n", "-p", f"--delimiter={mark}", f"--format={','.join(known)}")
+        lines = self._table(mark, "sacct", *asked, f"--starttime={_time(begin)}", f"--endtime={_time(end)}")
+        return command_jobs.accounted(lines, known, broken, mark.encode()), broken
 
     def _columns(self) -> tuple[str, ...]:
         if not self._sacct_columns:
@@ -102,8 +114,24 @@ class Commands:
     def _lines(self, command: str, *arguments: str) -> list[str]:
         return _texts(self._run(command, *arguments))
 
+    def _entries(self, key: str, *arguments: str) -> list[str]:
+        """What `scontrol -o` lists, one each: names and reasons may have a line's end in them."""
+        found: list[str] = []
+        for line in self._lines("scontrol", *arguments):
+            if found and not line.startswith(f"{key}="):
+                found[-1] += f" {line}"
+            else:
+                found.append(line)
+        return found
+
+    def _table(self, mark: str, command: str, *arguments: str) -> list[bytes]:
+        return columns.told(self._said(command, *arguments), mark.encode())
+
     def _run(self, command: str, *arguments: str) -> list[bytes]:
-        """What a command printed, by lines. Raises SchedulerUnreachable or NotPermitted naming it."""
+        return self._said(command, *arguments).splitlines()
+
+    def _said(self, command: str, *arguments: str) -> bytes:
+        """What a command printed. Raises SchedulerUnreachable or NotPermitted naming it."""
         folder = self._options.commands_in
         place = f"{command} {' '.join(arguments[:4])}"
         try:
@@ -121,7 +149,7 @@ class Commands:
         told = done.stderr.decode("utf-8", "replace").strip().splitlines()
         if done.returncode or any("Invalid" in line and "specification" in line for line in told):
             _refuse(place, told or done.stdout.decode("utf-8", "replace").strip().splitlines())
-        return done.stdout.splitlines()
+        return done.stdout
 
     def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(_THEIRS)}
@@ -134,6 +162,11 @@ def _refuse(place: str, told: Sequence[str]) -> None:
     if any(word in text.lower() for word in _REFUSALS):
         raise NotPermitted(f"{place}: {text}")
     raise SchedulerUnreachable(f"{place}: {text}")
+
+
+def _mark() -> str:
+    """What stands after each column: no name can have it in itself."""
+    return f"|{secrets.token_hex(4)}|"
 
 
 def _texts(lines: Sequence[bytes]) -> list[str]:

@@ -82,7 +82,7 @@ def waits(reading: Reading) -> list[Wait]:
             until_at=end,
             cause=cause,
             reason=said.reason if cause in (said.cause, "scheduler") else "",
-            gpus=float(workload.num_gpu * workload.pod_count),
+            gpus=reading.gpus,
             pods=workload.pod_count,
         )
         for begin, end, cause in parts

@@ -39,11 +39,13 @@ class Reading:
     held: Hold
     workload: Workload
     why: Told | None
+    gpus: float
+    """GPUs that it has, or asks for: five on two nodes are not two times three."""
 
     @property
     def waiting_gpus(self) -> float:
         """GPUs that it waits for, of its own will or not."""
-        return 0.0 if self.why is None else float(self.workload.num_gpu * self.workload.pod_count)
+        return 0.0 if self.why is None else self.gpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +79,11 @@ class JobRows:
                 "unparsed_allocation", workload.workload_id, f"job {job.label}: {held.problem}", subject_kind="workload"
             )
         self.rows.add(workload, *self._pods(job, held, workload), *self._events(job, workload))
+        asked = held.total or (0.0 if held.problem else wish(job).gpus)
+        reading = Reading(job, held, workload, why, tasks(job)[0] * asked)
         if why is not None:
-            self.rows.add(self._wait(workload, why))
-        return Reading(job, held, workload, why)
+            self.rows.add(self._wait(reading, why))
+        return reading
 
     def _why(self, job: Job) -> Told | None:
         if job.is_waiting:
@@ -96,7 +100,7 @@ class JobRows:
             )
         nodes = max(1, job.node_count)
         gpus = whole or (asked.gpus if asked else 0.0)
-        amounts = tres(job.tres_req or job.tres_alloc) if asked else {}
+        amounts = tres(job.tres_alloc or job.tres_req) if asked else {}
         labels = self._labels(job)
         whose = attribute(Subject(NAMESPACE, job.label), labels, job.submit_at, self.rules)
         now = self.rows.taken_at
@@ -171,15 +175,15 @@ class JobRows:
                 word = "+".join(sorted(job.states)) if at == workload.ended_at else None
                 yield WorkloadEvent(workload_id=workload.workload_id, ts=at, kind=kind, reason=word)
 
-    def _wait(self, workload: Workload, why: Told) -> Wait:
+    def _wait(self, reading: Reading, why: Told) -> Wait:
         return Wait(
-            workload_id=workload.workload_id,
+            workload_id=reading.workload.workload_id,
             from_at=self.rows.taken_at,
             cause=why.cause,
             reason=why.reason,
             message=why.message or None,
-            gpus=float(workload.num_gpu * workload.pod_count),
-            pods=workload.pod_count,
+            gpus=reading.gpus,
+            pods=reading.workload.pod_count,
         )
 
 

@@ -25,6 +25,10 @@ CLOSED = frozenset({"DRAIN", "DRAINED", "DRAINING", "DRNG", "MAINT", "MAINTENANC
 _DRAINED = frozenset({"DRAIN", "DRAINED", "DRAINING", "DRNG", "MAINT", "MAINTENANCE"})
 
 
+_PARTS = frozenset({"gres_shard", "gres_mps"})
+"""Resources that are parts of cards which are counted beside them."""
+
+
 @dataclass(frozen=True, slots=True)
 class HostGpus:
     """The GPUs of a node. `used` by resource as the node itself says; None where it does not."""
@@ -42,7 +46,7 @@ class HostGpus:
     @property
     def free(self) -> float:
         """GPUs that a new job could get."""
-        return sum(self.free_of(name) for name in self.capacity if name != "gres_shard")
+        return sum(self.free_of(name) for name in self.capacity if name not in _PARTS)
 
     def free_of(self, resource: str) -> float:
         """As `free`, of one resource."""
@@ -63,7 +67,7 @@ class HostGpus:
         """All GPUs that the node says it gave away; None where it does not say."""
         if self.used is None:
             return None
-        return sum(count for name, count in self.used.items() if name != "gres_shard")
+        return sum(count for name, count in self.used.items() if name not in _PARTS)
 
 
 def resource_of(one: Gres) -> str:
@@ -193,6 +197,6 @@ def doubt(nodes: Sequence[HostGpus], jobs: Bounds) -> str:
         least = jobs.least.get(name, 0.0)
         if used is not None and not jobs.allow(name, used):
             return f"{name} gave {used:g} GPUs away, its jobs have {least:g}"
-        if least > sum(count for resource, count in one.capacity.items() if resource != "gres_shard"):
+        if least > sum(count for resource, count in one.capacity.items() if resource not in _PARTS):
             return f"the jobs on {name} have {least:g} GPUs, more than it has"
     return ""

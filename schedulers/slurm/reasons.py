@@ -11,6 +11,7 @@ from schedulers.slurm.nodes import HostGpus
 
 REASONS = Reasons.of(
     (
+        (r"requeued (in )?held", "held"),
         (r"^(JobHeld|JobHoldMaxRequeue|MaxRequeue|RequeueHold|SpecialExit|JobArrayTaskLimit|HeldInfo)", "held"),
         (r"^Max\w+PerAccount", "quota"),
         (r"^(BeginTime|Deadline)", "held"),

@@ -12,6 +12,9 @@ from schedulers.slurm.names import hosts
 from schedulers.slurm.transport import Broken
 from schedulers.slurm.tres import tres as amounts
 
+_PARENTS_SHARE = 0x7FFFFFFF
+"""How Slurm says "fairshare=parent"."""
+
 Given = Mapping[str, Any]
 Fact = TypeVar("Fact")
 
@@ -31,11 +34,11 @@ def each(given: Sequence[Given], name: str, make: Callable[[Given], Fact], broke
 def job(given: Given) -> Job:
     """One of /slurm/.../jobs. Raises BadInput."""
     states = words(find(given, "job.state"))
-    is_pending = bool(states & WAITING)
     task, tasks = number(given.get("array_task_id")), text(given.get("array_task_string"))
     array = whole(given.get("array_job_id"), 0)
-    allocated = text(given.get("tres_alloc_str"))
-    nodes = "" if is_pending else text(find(given, "job.nodes"))
+    nodes = "" if states & WAITING else text(find(given, "job.nodes"))
+    # What was cancelled while it waited has a start, too: the time of its end.
+    has_begun = bool(hosts(nodes))
     told = text(given.get("state_description")) or text(given.get("state_reason"))
     return Job(
         job_id=int(given["job_id"]),
@@ -51,17 +54,17 @@ def job(given: Given) -> Job:
         reason="" if told == "None" else told,
         submit_at=needed_at(given.get("submit_time"), "submit_time"),
         eligible_at=at(given.get("eligible_time")),
-        start_at=None if is_pending else at(given.get("start_time")),
+        start_at=at(given.get("start_time")) if has_begun else None,
         end_at=at(given.get("end_time")),
         restarts=whole(given.get("restart_cnt"), 0),
         nodes=nodes,
         node_count=whole(given.get("node_count"), 1) or 1,
         priority=whole(given.get("priority"), 0),
-        tres_req=text(given.get("tres_req_str")) if is_pending else "",
-        tres_alloc="" if is_pending else allocated,
+        tres_req="" if has_begun else text(given.get("tres_req_str")),
+        tres_alloc=text(given.get("tres_alloc_str")) if has_begun else "",
         per_job=text(given.get("tres_per_job")),
         per_node=text(given.get("tres_per_node")),
-        gres_by_node=() if is_pending else _placed(nodes, given.get("gres_detail") or []),
+        gres_by_node=_placed(nodes, given.get("gres_detail") or []),
         summary=text(given.get("admin_comment")),
     )
 
@@ -113,12 +116,13 @@ def reservation(given: Given) -> Reservation:
 def association(given: Given) -> Association:
     """One of /slurmdb/.../associations."""
     limits = {"group": tres(find(given, "max.tres.total")), "job": tres(find(given, "max.tres.per.job"))}
+    shares = number(given.get("shares_raw"))
     return Association(
         account=str(given["account"]),
         user=text(given.get("user")),
         partition=text(given.get("partition")),
         parent=text(given.get("parent_account")),
-        share=number(given.get("shares_raw")),
+        share=None if shares == _PARENTS_SHARE else shares,
         limits=Limits(tres={scope: limit for scope, limit in limits.items() if limit}),
     )
 

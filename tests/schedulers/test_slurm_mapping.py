@@ -26,6 +26,8 @@ from tests.schedulers.slurm_facts import HOUR, NOW, Told, host, job, ran, snapsh
         ("BeginTime", "held"),
         ("JobHeldUser", "held"),
         ("JobHeldAdmin", "held"),
+        ("job requeued in held state", "held"),
+        ("launch failed requeued held", "held"),
         ("JobArrayTaskLimit", "held"),
         ("AssocGrpGRES", "quota"),
         ("AssocGrpGRESMinutes", "quota"),
@@ -158,6 +160,15 @@ def test_cards_slices_and_shards_are_told_apart() -> None:
     assert (rows(found, "node")[0]["gpu_count"], rows(found, "node")[0]["model"]) == (4, "A100")
 
 
+def test_parts_of_cards_are_no_cards() -> None:
+    """MPS counts hundredths of the cards that stand beside it."""
+    there = host("n1", 0, gres="gpu:a100:2,mps:a100:200", gres_used="gpu:a100:1(IDX:0),mps:a100:50(50/100,0/100)")
+    found = snapshot(Told(ran(1, "n1", 1), hosts=(there,)))
+    states = {row["resource"]: (row["allocated"], row["free"]) for row in rows(found, "node_state")}
+    assert states == {"gres_gpu": (1, 1), "gres_mps": (50, 150)}
+    assert host_gpus(there).free == 1
+
+
 def test_jobs_that_come_or_go_may_have_their_gpus_or_not() -> None:
     for used in (2, 5):
         going = Told(ran(1, "n1", 2), ran(2, "n1", 3, "COMPLETING"), hosts=(host("n1", used),))
@@ -250,6 +261,19 @@ def test_what_waits_counts_but_not_what_holds_itself_back() -> None:
     assert {row["workload_id"].split("@")[0]: row["pods"] for row in rows(found, "wait")} == {
         "slurm/1": 1, "slurm/2": 1, "slurm/3": 10,
     }  # fmt: skip
+
+
+def test_gpus_that_do_not_divide_evenly_are_waited_for_as_they_are() -> None:
+    queue = job(1, "PENDING", reason="Priority", tres_req="node=2,gres/gpu=5", node_count=2)
+    found = snapshot(Told(queue, hosts=(host("n1", 0),)))
+    assert [row["gpus"] for row in rows(found, "wait")] == [5]
+    assert [row["pending_gpus"] for row in rows(found, "queue_state")] == [5]
+
+
+def test_what_ran_on_more_nodes_than_it_asked_for_has_what_it_was_given() -> None:
+    wide = ran(1, "n[1-3]", 3, tres_req="cpu=1,node=1,gres/gpu=1", tres_alloc="cpu=3,node=3,gres/gpu=3", node_count=3)
+    found = snapshot(Told(wide, hosts=tuple(host(f"n{number}", 1) for number in (1, 2, 3))))
+    assert [(row["cpu_milli"], row["pod_count"]) for row in rows(found, "workload")] == [(1000, 3)]
 
 
 def test_a_job_in_the_future_is_not_eligible_yet() -> None:

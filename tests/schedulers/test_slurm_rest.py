@@ -227,6 +227,19 @@ def test_numbers_have_two_forms_and_no_sentinels() -> None:
     assert find({"QOS": [1]}, "qos.list") == find({"qos": [1]}, "qos.list") == [1]
 
 
+def test_a_share_that_is_the_parents_is_no_number() -> None:
+    given = {"account": "ml", "shares_raw": 0x7FFFFFFF}
+    assert association(given).share is None
+    assert association({**given, "shares_raw": {"set": True, "infinite": False, "number": 7}}).share == 7
+
+
+def test_what_was_cancelled_while_it_waited_never_began() -> None:
+    told = old_job(1, job_state="CANCELLED", nodes="", tres_alloc_str="", gres_detail=[], start_time=BEGUN)
+    never = job({**told, "end_time": BEGUN})
+    assert (never.start_at, never.end_at is not None, never.tres_alloc) == (None, True, "")
+    assert "gres/gpu=2" in never.tres_req
+
+
 def _recorded(name: str, plural: str) -> list[dict[str, Any]]:
     path = FIXTURES / name
     if not path.exists():

@@ -130,8 +130,8 @@ def test_a_column_that_squeue_cut_is_marked() -> None:
     assert row["Name"] == "a|b"
     with pytest.raises(BadInput):
         padded(b"1|2", SQUEUE_WIDTHS)
-    assert squeue_format().startswith("JobID:12|,")
-    assert squeue_format().endswith("Name:500")
+    assert squeue_format("|x|").startswith("JobID:12|x|,")
+    assert squeue_format("|x|").endswith("Name:500|x|")
 
 
 def test_172_names_keep_spaces_letters_and_wrong_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,6 +202,19 @@ def test_squeue_lines_become_jobs_and_one_that_is_torn_costs_itself() -> None:
     assert hold(jobs[0]).by_node == {"n1": 3, "n2": 2}
     assert (jobs[0].key, jobs[1].key) == (f"2@{int(AT.timestamp())}.1", f"3@{int(AT.timestamp())}.0")
     assert (jobs[1].tres_req, jobs[1].tres_alloc, jobs[1].array_tasks) == ("gres/gpu=1", "", "2-9")
+
+
+def test_what_was_cancelled_while_it_waited_never_began() -> None:
+    """Slurm gives it the time of its end for a start, and no nodes."""
+    at_once = {"StartTime": "2026-03-02T09:00:00", "EndTime": "2026-03-02T09:00:00", "NumNodes": "2"}
+    line = line_of(JobID="6", State="CANCELLED", SubmitTime="2026-03-02T08:00:00", tres_alloc="gres/gpu=5", **at_once)
+    (never,) = queued([line], {}, [])
+    assert (never.start_at, never.end_at is not None, never.tres_req, never.tres_alloc) == (
+        None,
+        True,
+        "gres/gpu=5",
+        "",
+    )
 
 
 def test_a_name_that_imitates_the_places_of_gpus_places_nothing() -> None:
