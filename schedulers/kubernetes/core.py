@@ -135,7 +135,7 @@ def finish(core: CoreFacts) -> None:
 def scope_of(moment: Moment, further: Mapping[str, Sequence[str]]) -> SnapshotScope:
     """The moment's scope with the records that it could not list whole; `further` adds the adapter's own kinds.
 
-    A kind that was refused for the cluster was listed in some namespaces at best; which pods those were is in the scope.
+    A kind that was refused for the cluster was listed in some namespaces at best; those of pods are in the scope.
     """
     lost = set(moment.scope.unlisted)
     refused = {what for what, _ in moment.scope.denied} - {PODS.key}
