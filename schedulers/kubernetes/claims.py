@@ -21,6 +21,9 @@ from schedulers.rows import SnapshotRows
 _GPU_DRIVER = re.compile(r"(^|[.-])gpu([.-]|$)")
 """Drivers of GPUs have the word in their name: gpu.nvidia.com, gpu.amd.com, gpu.intel.com."""
 
+_GPU_CLASS = re.compile(r"(^|[.-])(gpu|mig)([.-]|$)")
+"""So have classes of devices, until a claim of the class was given something: then its driver says it."""
+
 DeviceKey = tuple[str, str, str]
 """(driver, pool, device)."""
 
@@ -62,15 +65,17 @@ class Given:
 
 @dataclass(slots=True)
 class Devices:
-    """All GPU devices, what each claim ("namespace/name") was given, and how many devices it still asks for.
+    """All GPU devices, what each claim ("namespace/name") was given, and how many GPUs it still asks for.
 
-    `by_node` has the devices by node and driver.
+    `asked` is None where that cannot be told; `others` are claims of which no GPU is held: of network cards, or for
+    administrators. `by_node` has the devices by node and driver.
     """
 
     known: dict[DeviceKey, Device] = field(default_factory=dict)
     by_node: dict[str, dict[str, list[Device]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
     given: dict[str, list[Given]] = field(default_factory=lambda: defaultdict(list))
-    asked: dict[str, int] = field(default_factory=dict)
+    asked: dict[str, int | None] = field(default_factory=dict)
+    others: set[str] = field(default_factory=set)
     pods: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, device: Device) -> None:
@@ -81,6 +86,12 @@ class Devices:
     def cards_of(self, node: str) -> list[Device]:
         """The whole cards of a node, of all drivers."""
         return [device for listed in self.by_node.get(node, {}).values() for device in listed if device.is_card]
+
+    def wanted(self, claims: Iterable[str]) -> int | None:
+        """How many GPUs claims were given, or ask for together; None where that cannot be told."""
+        counts = [len(self.given.get(one, ())) or self.asked.get(one) for one in claims if one not in self.others]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
 
     def held(self) -> dict[str, float]:
         """The share that is given away of each card, by uuid."""
@@ -97,7 +108,7 @@ def is_gpu_driver(driver: str, also: Iterable[str] = ()) -> bool:
     return _GPU_DRIVER.search(driver) is not None or driver in also
 
 
-def devices_of(slices: Sequence[Object], claims: Iterable[Object], rows: SnapshotRows, also: Iterable[str]) -> Devices:
+def devices_of(slices: Sequence[Object], claims: Sequence[Object], rows: SnapshotRows, also: Iterable[str]) -> Devices:
     """What slices and claims say; an object that cannot be understood becomes a problem."""
     found, newest = Devices(), _newest(slices)
     for given in slices:
@@ -108,10 +119,35 @@ def devices_of(slices: Sequence[Object], claims: Iterable[Object], rows: Snapsho
             if is_current and is_gpu_driver(spec["driver"], also):
                 for device in spec.get("devices") or ():
                     found.add(_device(spec, device))
+    classes = _classes(claims, rows, also)
     for claim in claims:
         with rows.sparing(name_of(claim)):
-            _claim(found, claim, also)
+            _claim(found, claim, classes, also)
     return found
+
+
+def _classes(claims: Iterable[Object], rows: SnapshotRows, also: Iterable[str]) -> dict[str, bool]:
+    """Whether the devices of a class are GPUs, of the classes that any claim was given devices of."""
+    found: dict[str, bool] = {}
+    for claim in claims:
+        with rows.sparing(name_of(claim)):
+            asked = {one["name"]: one for one in _requests(claim)}
+            for result in _results(claim):
+                name, _, choice = str(result.get("request") or "").partition("/")
+                request = asked.get(name) or {}
+                options = {one.get("name"): one for one in request.get("firstAvailable") or ()}
+                if kind := _exactly(options.get(choice) or request).get("deviceClassName"):
+                    found[kind] = is_gpu_driver(result["driver"], also)
+    return found
+
+
+def _requests(claim: Object) -> Sequence[Object]:
+    return ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ()
+
+
+def _results(claim: Object) -> Sequence[Object]:
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    return (allocation.get("devices") or {}).get("results") or ()
 
 
 def _newest(slices: Iterable[Object]) -> dict[tuple[str, str], int]:
@@ -149,12 +185,11 @@ def _value(amount: Any) -> float:
     return quantity(amount.get("value") if isinstance(amount, Mapping) else amount, "capacity")
 
 
-def _claim(found: Devices, claim: Object, also: Iterable[str]) -> None:
+def _claim(found: Devices, claim: Object, classes: Mapping[str, bool], also: Iterable[str]) -> None:
     name, status = name_of(claim), claim.get("status") or {}
     allocation = status.get("allocation") or {}
     found.pods[name] = [one["uid"] for one in status.get("reservedFor") or () if one.get("resource") == "pods"]
-    found.asked[name] = 0 if allocation else _asked(claim)
-    for result in (allocation.get("devices") or {}).get("results") or ():
+    for result in _results(claim):
         if result.get("adminAccess") or not is_gpu_driver(result["driver"], also):
             continue
         key = (result["driver"], result["pool"], result["device"])
@@ -168,12 +203,30 @@ def _claim(found: Devices, claim: Object, also: Iterable[str]) -> None:
                 since=allocation.get("allocationTimestamp") or meta(claim).get("creationTimestamp"),
             )
         )
+    found.asked[name] = None if allocation else _asked(claim, classes)
+    if not found.given.get(name) and (allocation or found.asked[name] == 0):
+        found.others.add(name)
 
 
-def _asked(claim: Object) -> int:
-    """How many devices it asks for, where that is a number."""
-    requests = ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ()
-    return sum(int(((one.get("exactly") or one).get("count")) or 1) for one in requests)
+def _exactly(request: Object) -> Object:
+    """What a request asks for; of several that would do the one that it would like best."""
+    choices = request.get("firstAvailable") or ()
+    given: Object = request.get("exactly") or (choices[0] if choices else request)
+    return given
+
+
+def _asked(claim: Object, classes: Mapping[str, bool]) -> int | None:
+    """How many GPUs it asks for; None where nobody can say: all that there are, or a class that nobody was given."""
+    total, is_told = 0, True
+    for request in _requests(claim):
+        wanted = _exactly(request)
+        kind = str(wanted.get("deviceClassName") or "")
+        is_gpu = classes.get(kind, True if _GPU_CLASS.search(kind) else None)
+        if wanted.get("adminAccess") or is_gpu is False:
+            continue
+        is_told = is_told and is_gpu is True and wanted.get("allocationMode") != "All"
+        total += int(wanted.get("count") or 1)
+    return total if is_told else None
 
 
 def _share(device: Device | None, result: Object) -> float | None:

@@ -64,7 +64,7 @@ def core_rows(
     """Adds the rows of nodes, pods, quotas and devices; gives what the adapter's own mapping starts from."""
     core = _facts(moment, rows, rules, options, further)
     devices = devices_of(moment.of(SLICES), moment.of(CLAIMS), rows, options.gpu_resources)
-    _claimed(core, devices)
+    _claimed(core, devices, [pod for pod, _ in moment.gone])
     nodes = node_rows(core, options.topology_labels, devices)
     allocate(core, nodes)
     if is_whole(moment):
@@ -82,10 +82,12 @@ def core_rows(
     return core
 
 
-def _claimed(core: CoreFacts, devices: Devices) -> None:
-    for uid, pod in core.pods_by_uid.items():
-        if claims := claims_of(pod):
-            core.claimed[uid] = sum(len(devices.given.get(one, ())) or devices.asked.get(one, 0) for one in claims)
+def _claimed(core: CoreFacts, devices: Devices, gone: Sequence[Object]) -> None:
+    for pod in (*core.pods_by_uid.values(), *gone):
+        claims = claims_of(pod)
+        wanted = devices.wanted(claims)
+        if wanted or (claims and wanted is not None and len(claims) == len(pod["spec"]["resourceClaims"])):
+            core.claimed[uid_of(pod, core.rows.cluster)] = wanted
 
 
 def is_whole(moment: Moment) -> bool:

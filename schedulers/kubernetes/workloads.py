@@ -51,6 +51,11 @@ def claims_devices(pod: Object) -> bool:
     return bool((pod.get("spec") or {}).get("resourceClaims"))
 
 
+def _may_claim_gpus(core: CoreFacts, pod: Object) -> bool:
+    """Whether it claims GPUs, or devices of which nobody can say what they are."""
+    return claims_devices(pod) and core.claimed.get(uid_of(pod, core.rows.cluster)) != 0
+
+
 def pod_rows(core: CoreFacts, gone: Sequence[tuple[Object, datetime]]) -> dict[str, list[Member]]:
     """Adds a `pod` row for each pod that asks for GPUs; gives the members of each workload.
 
@@ -60,7 +65,7 @@ def pod_rows(core: CoreFacts, gone: Sequence[tuple[Object, datetime]]) -> dict[s
     for pod, gone_at in (*((pod, None) for pod in core.pods_by_uid.values()), *gone):
         with core.rows.sparing(name_of(pod)):
             asked = main_resource(core.requests_of(pod), core.gpus_of(pod))
-            if asked is None and not claims_devices(pod):
+            if asked is None and not _may_claim_gpus(core, pod):
                 continue
             member = _member(core, pod, asked, gone_at)
             core.rows.add(member.row)
