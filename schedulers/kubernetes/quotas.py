@@ -8,30 +8,48 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from gpuledger.attribution.resources import is_whole
 from gpuledger.model import Queue, QueueResource, QueueState, Quota
+from schedulers.cards import Cards
+from schedulers.kubernetes.equivalents import of_pod, of_resource
 from schedulers.kubernetes.facts import CoreFacts
 from schedulers.kubernetes.names import counts_gpus, parts_gpus, underscored
-from schedulers.kubernetes.pods import Object, holds_node, meta, name_of
+from schedulers.kubernetes.pods import Object, holds_node, meta, name_of, node_of
 from schedulers.kubernetes.quantities import quantity
 from schedulers.rows import INSTANT_SECONDS
 
 REQUESTS = "requests."
 LIMITS = "limits."
-Held = Mapping[tuple[str, str], float]
-"""(namespace, resource) to what its bound pods hold."""
+
+
+@dataclass(slots=True)
+class Holding:
+    """What pods hold of a resource, in its own unit and in whole GPUs."""
+
+    count: float = 0.0
+    gpus: float = 0.0
+
+    def add(self, count: float, gpus: float | None) -> None:
+        """Another pod's; what cannot be told in GPUs counts as that many."""
+        self.count += count
+        self.gpus += count if gpus is None else gpus
+
+
+Held = Mapping[tuple[str, str], Holding]
+"""By (namespace, resource), of the namespace's bound pods."""
 
 DEVICES = ".deviceclass.resource.k8s.io/devices"
 
 
 def quota_rows(core: CoreFacts, quotas: Mapping[str, Object]) -> None:
     """Adds `queue`, `quota`, `queue_resource` and `queue_state` rows; a quota without GPUs gives none."""
-    held = _held(core) if quotas else {}
+    held, cards = _held(core) if quotas else {}, Cards(core)
     for name, given in quotas.items():
         with core.rows.sparing(name, "queue"):
-            _quota(core, name, given, held)
+            _quota(core, name, given, held, cards)
 
 
 def _amounts(given: Mapping[str, Any] | None, field: str) -> dict[str, float]:
@@ -43,7 +61,7 @@ def _is_gpu(core: CoreFacts, key: str) -> bool:
     return core.counts(plain) or parts_gpus(plain) or plain.endswith(DEVICES)
 
 
-def _quota(core: CoreFacts, name: str, given: Object, held: Held) -> None:
+def _quota(core: CoreFacts, name: str, given: Object, held: Held, cards: Cards) -> None:
     status = given.get("status") or {}
     hard = _amounts(status.get("hard") or (given.get("spec") or {}).get("hard"), "hard")
     used = _amounts(status.get("used"), "used")
@@ -66,9 +84,10 @@ def _quota(core: CoreFacts, name: str, given: Object, held: Held) -> None:
         )
     limits = {resource: (hard[key], used.get(key)) for resource, key in kept.items()}
     whole = [name for name in limits if counts_gpus(name) and is_whole(underscored(name))]
-    if len(whole) == 1:
-        running = held.get((namespace, whole[0]), 0.0)
-        _whole_cards(core, given, Queue(queue=queue, tenant=tenant), limits[whole[0]], running)
+    share = cards.share(whole[0]) if len(whole) == 1 else None
+    if share is not None:
+        running = held.get((namespace, whole[0]), Holding())
+        _whole_cards(core, given, Queue(queue=queue, tenant=tenant), _Ceiling(*limits[whole[0]], share), running)
 
 
 def _effective(core: CoreFacts, queue: str, hard: Mapping[str, float]) -> dict[str, str]:
@@ -86,43 +105,53 @@ def _effective(core: CoreFacts, queue: str, hard: Mapping[str, float]) -> dict[s
     return kept
 
 
-def _whole_cards(
-    core: CoreFacts, given: Object, queue: Queue, limits: tuple[float, float | None], running: float
-) -> None:
-    """The quota in whole GPUs, where one resource of it counts cards; `running` are held by the namespace's pods."""
-    (ceiling, used), spec = limits, given.get("spec") or {}
+@dataclass(frozen=True, slots=True)
+class _Ceiling:
+    """What a quota allows and counts of one resource, and what part of a card one of it is."""
+
+    most: float
+    used: float | None
+    share: float
+
+
+def _whole_cards(core: CoreFacts, given: Object, queue: Queue, ceiling: _Ceiling, running: Holding) -> None:
+    """The quota in whole GPUs, where one resource of it counts cards or copies of them; `running` are pods of it."""
+    nominal, used, spec = ceiling.most * ceiling.share, ceiling.used, given.get("spec") or {}
     core.rows.add(
         Quota(
             queue=queue.queue,
             tenant=queue.tenant,
-            nominal_gpus=ceiling,
+            nominal_gpus=nominal,
             borrowing_limit_gpus=0.0,
             lending_limit_gpus=0.0,
-            limit_gpus=ceiling,
+            limit_gpus=nominal,
             from_at=core.rows.taken_at,
         )
     )
     is_part = bool(spec.get("scopeSelector") or spec.get("scopes"))
-    if not is_part and used is not None and used < running:
-        detail = f"says {used:g} are used, its pods hold {running:g}"
-        core.rows.problem("quota_mismatch", queue.queue, detail, subject_kind="queue", count=round(running - used))
+    if not is_part and used is not None and used < running.count:
+        detail = f"says {used:g} are used, its pods hold {running.count:g}"
+        beyond = round(running.count - used)
+        core.rows.problem("quota_mismatch", queue.queue, detail, subject_kind="queue", count=beyond)
     core.rows.add(
         QueueState(
             ts=core.rows.taken_at,
             queue=queue.queue,
             tenant=queue.tenant,
             duration_seconds=INSTANT_SECONDS,
-            nominal_gpus=ceiling,
-            running_gpus=used if is_part and used is not None else running,
+            nominal_gpus=nominal,
+            running_gpus=used * ceiling.share if is_part and used is not None else running.gpus,
         )
     )
 
 
 def _held(core: CoreFacts) -> Held:
-    held: dict[tuple[str, str], float] = defaultdict(float)
+    held: dict[tuple[str, str], Holding] = defaultdict(Holding)
     for pod in core.pods_by_uid.values():
         if holds_node(pod):
             with core.rows.sparing(name_of(pod)):
-                for resource, count in core.gpus_of(pod).items():
-                    held[meta(pod)["namespace"], resource] += count
+                gpus = core.gpus_of(pod)
+                for resource, count in gpus.items():
+                    cards = of_pod(core, pod) if len(gpus) == 1 else of_resource(core, resource, count, node_of(pod))
+                    held[meta(pod)["namespace"], resource].add(count, cards)
     return held

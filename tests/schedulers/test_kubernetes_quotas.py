@@ -98,3 +98,21 @@ def test_priority_is_the_pods_own_or_its_classs() -> None:
 def test_wrong_options_are_named(options: dict[str, Any], place: str) -> None:
     with pytest.raises(ConfigError, match=place):
         mapped(options={"url": None, **options})
+
+
+def test_a_quota_of_copies_counts_cards_and_keeps_copies_in_its_own_unit() -> None:
+    shared = node("n1", 32, labels={"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.count": "8"})
+    given = quota("gpus", {GPUS: "8"}, {GPUS: "4"})
+    snapshot = mapped(nodes=[shared], pods=[pod("a", 4, on="n1")], resourcequotas=[given])
+    row, state = by(snapshot, "quota", "queue")["team-a/gpus"], by(snapshot, "queue_state", "queue")["team-a/gpus"]
+    assert (row["nominal_gpus"], row["limit_gpus"]) == (2.0, 2.0)
+    assert (state["nominal_gpus"], state["running_gpus"]) == (2.0, 1.0)
+    assert _resources(snapshot) == {"nvidia.com/gpu": (8.0, 4.0)}
+    mixed = mapped(nodes=[shared, node("n2")], resourcequotas=[given])
+    assert mixed.records["quota"].num_rows == 0  # a card of one node, a quarter of one of the other
+
+
+def test_parts_of_cards_run_as_parts() -> None:
+    part = pod("a", 1, on="n1", requests={"nvidia.com/gpumem-percentage": "25"})
+    snapshot = mapped(nodes=[node("n1")], pods=[part], resourcequotas=[quota("gpus", {GPUS: "8"})])
+    assert by(snapshot, "queue_state", "queue")["team-a/gpus"]["running_gpus"] == 0.25
