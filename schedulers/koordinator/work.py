@@ -23,6 +23,7 @@ REASONS = Reasons.of(
         (r"Reservation\(s\) (is|are|insufficient|didn't match|exceed)", "reservation"),
         (r"Insufficient gpu (memory|shared memory)", "gpu_memory"),
         (r"network topology|NUMA Topology|gpu partition", "topology"),
+        (r"Insufficient (rdma|fpga) devices", "cpu_mem"),
         (r"Insufficient \w+ devices|no available devices", "capacity"),
     )
 )

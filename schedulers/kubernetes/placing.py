@@ -80,6 +80,8 @@ def _lacking(core: CoreFacts, pod: Object, told: Sequence[Verdict], room: Room) 
     causes = {one.told.cause: one.told for one in told}
     gpus = core.gpus_of(pod)
     short = causes.get("capacity") or causes["cpu_mem"]
+    if any(f"Insufficient {name}" in short.message for name in gpus):
+        short = replace(short, cause="capacity")
     if not gpus or not room.nodes:
         return short
     resource, count = max(gpus.items(), key=lambda item: item[1])

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from schedulers.reasons import Reasons, Told
 
+_ACCELERATOR = r"\S*([gnxptd]pu|mlu|[dg]cu|mig-|ascend|gaudi|neuron|i915|/xe\b|accelerator)"
+"""In the names of resources that are GPUs or the like; any other device is one that a pod wants beside them."""
+
 WORDS = Reasons.of(
     (
         (r"^SchedulingGated", "held"),
@@ -25,6 +28,7 @@ WORDS = Reasons.of(
         (r"taint \{node\.kubernetes\.io/|node\(s\) were (unschedulable|not ready)", "health"),
         (r"untolerated taint|affinity|didn't match|node selector|free ports|excluded", "placement"),
         (r"Insufficient (cpu|memory|ephemeral-storage|pods|hugepages\S*)($|[^\w/.])|Too many pods", "cpu_mem"),
+        (rf"Insufficient (?!{_ACCELERATOR})\S+/\S+|Insufficient (rdma|fpga)\b", "cpu_mem"),
         (r"Insufficient \S+|cannot allocate all claims|CardInsufficientCore|CardTimeSlicingExhausted", "capacity"),
         (r"CardComputeUnitsExhausted|AllocatedCardsInsufficientRequest|ExclusiveDeviceAllocate", "capacity"),
         (r"waiting for preempt|nominated", "preempt_wait"),

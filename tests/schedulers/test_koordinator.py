@@ -278,6 +278,7 @@ def test_gangs_by_group_and_by_annotation() -> None:
         ("Insufficient quotas, quotaName: team-a, exceedDimensions: [nvidia.com/gpu]", 6, "exceeds_max"),
         ("0/1 nodes are available: 1 Reservation(s) Insufficient gpu devices.", 1, "reservation"),
         ("0/1 nodes are available: 1 Insufficient gpu devices.", 1, "capacity"),
+        ("0/1 nodes are available: 1 Insufficient rdma devices.", 1, "cpu_mem"),
         ("0/1 nodes are available: 1 Insufficient nvidia.com/gpu.", 1, "capacity"),
     ],
 )

@@ -46,6 +46,9 @@ TAINT = "node(s) had untolerated taint {example.com/pool: batch}"
         ("0/3 nodes are available: 3 Insufficient cpu.", "cpu_mem"),
         ("0/3 nodes are available: 3 Insufficient memory, 3 Insufficient cpu.", "cpu_mem"),
         ("0/3 nodes are available: 3 Too many pods.", "cpu_mem"),
+        ("0/3 nodes are available: 3 Insufficient rdma/hca_shared_devices_a.", "cpu_mem"),
+        ("0/3 nodes are available: 3 Insufficient vpc.amazonaws.com/efa.", "cpu_mem"),
+        ("0/3 nodes are available: 3 Insufficient huawei.com/Ascend910.", "capacity"),
         (f"0/3 nodes are available: 3 {TAINT}.", "placement"),
         (f"0/3 nodes are available: 3 {GONE}.", "health"),
         ("0/3 nodes are available: 3 node(s) were unschedulable.", "health"),
@@ -318,3 +321,13 @@ def test_a_group_that_waits_for_its_members_says_so() -> None:
     snapshot = mapped(nodes=[node("n1")], pods=[member], podgroups_scheduling_k8s_io=[group])
     row = by(snapshot, "workload", "workload_id")["team-a/p0"]
     assert (row["pending_cause"], row["pending_reason"]) == ("gang", "Unschedulable: waiting for 3 more pods")
+
+
+def test_a_resource_that_counts_gpus_here_alone_is_short_as_gpus_are() -> None:
+    card = "example.com/fast"
+    words = f"0/1 nodes are available: 1 Insufficient {card}."
+    waits = pod("p", 0, requests={card: "4"}, message=words)
+    held = pod("q", 0, requests={card: "8"}, on="n1")
+    options = {"gpu_resources": [card]}
+    snapshot = mapped(nodes=[node("n1", 8, resource=card)], pods=[waits, held], options=options)
+    assert by(snapshot, "wait", "workload_id")["team-a/p"]["cause"] == "capacity"
