@@ -116,3 +116,33 @@ def test_allocations_end_where_they_could_be_seen(api: Api, feed: Feed) -> None:
     assert ask(api, "select allocation_id, ended_at from allocation order by 1") == [("u/GPU-u", 1), ("v/GPU-v", None)]
     feed.store(snap(2, **NOBODY))
     assert ask(api, "select ended_at from allocation order by 1") == [(1,), (2,)]
+
+
+def waiting(minutes: float, cause: str = "", begin: float = -5) -> SchedulerSnapshot:
+    """One workload, which waits for `cause` since `begin` as its scheduler dates it, or does not wait."""
+    wait = Wait(workload_id="u", from_at=at(begin), cause=cause or "quota")
+    return snap(minutes, workload=a_pod(0)["workload"], wait=[wait] if cause else [])
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_cause_that_comes_back_under_an_old_date_takes_no_other_causes_time(
+    api: Api, clock: FakeClock, is_restarted: bool
+) -> None:
+    """A scheduler that dates no reason but only its condition tells every cause with one date."""
+    feed = a_feed(api, clock)
+    told = [(0, "quota"), (1, "topology"), (2, ""), (3, "priority"), (4, "quota"), (5, "quota"), (6, "")]
+    for minute, cause in told:
+        feed = a_feed(api, clock) if is_restarted else feed
+        feed.store(waiting(minute, cause))
+    assert ask(api, "select cause, from_at, until_at from wait order by from_at") == [
+        ("quota", -5, 1),
+        ("topology", 1, 2),
+        ("priority", 3, 4),
+        ("quota", 4, 6),
+    ]
+    found = api.service.query("waits", from_at=at(-60), to_at=at(60)).to_pylist()
+    assert {row["cause"]: round(row["wait_hours"] * 60, 6) for row in found} == {
+        "quota": 8,
+        "topology": 1,
+        "priority": 1,
+    }

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from gpuledger.app.schedulers import facts, works
 from gpuledger.app.schedulers.look import Look
-from gpuledger.app.schedulers.rows import SUBJECTS, empty, frame, gone, shortened, table
+from gpuledger.app.schedulers.rows import EPISODES, SUBJECTS, empty, frame, gone, shortened, table
 from gpuledger.model import RECORDS
 from gpuledger.ports import SchedulerSnapshot
 
@@ -142,10 +142,16 @@ class SnapshotBook:
             lacking = look.visible_queues(lacking)
         if record == "wait":
             lacking = look.visible_work(lacking, self._places(look))
-        rows, now = facts.next_facts(record, open_facts, listed, look.taken_at)
+        told_ends = told if record in EPISODES else empty(record)
+        rows, now = facts.next_facts(record, open_facts, told_ends, listed, look.taken_at)
         left = gone(lacking, now, SUBJECTS[record])
         stored = pl.concat([facts.ended(lacking, look.ended_at), rows, facts.past(record, listed, told)])
-        return stored, pl.concat([left, facts.over(listed)])
+        over = facts.over(listed)
+        if record in EPISODES:
+            last = facts.last(record, pl.concat([told, facts.over(stored)]))
+            ended = last.join(self._places(look), on="workload_id", how="semi")
+            over = pl.concat([over, gone(over, ended, [*SUBJECTS[record], "from_at"])])
+        return stored, pl.concat([left, over])
 
     def _places(self, look: Look) -> pl.DataFrame:
         """The namespaces of workloads that are listed now, or were before."""

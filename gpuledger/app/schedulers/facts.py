@@ -10,13 +10,15 @@ from gpuledger.app.schedulers.rows import EPISODES, SUBJECTS, beside, changed, d
 
 
 def next_facts(
-    record: str, known: pl.DataFrame, listed: pl.DataFrame, taken_at: datetime
+    record: str, known: pl.DataFrame, told: pl.DataFrame, listed: pl.DataFrame, taken_at: datetime
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The rows that say what changed, and the facts that hold now, from those `known` so far and those `listed`.
 
+    Those that were `told` have ended.
+
     A fact that says the same as before goes on from its own begin. One that says something else begins when the
-    scheduler dates it, else at `taken_at`, and ends the one before it. Facts that are not listed are left alone:
-    `ended` ends them.
+    scheduler dates it, else at `taken_at`, and ends the one before it; what it dates before the end of the one before
+    begins at `taken_at`, too. Facts that are not listed are left alone: `ended` ends them.
     """
     subject, columns = SUBJECTS[record], listed.columns
     listed = listed.filter(pl.col("until_at").is_null()).sort("from_at").unique(subject, keep="last")
@@ -24,11 +26,14 @@ def next_facts(
     is_other = differs(EPISODES.get(record, others))
     is_later = (pl.col("from_at") > pl.col("from_at_old")).fill_null(value=True)
     is_again = ~is_other & is_later & (pl.col("from_at") < taken_at)
+    ends = told.group_by(subject).agg(last_end=pl.max("until_at"))
+    is_dated = is_later & (pl.col("from_at") >= pl.col("last_end")).fill_null(value=True)
     judged = (
         beside(listed, known, subject)
+        .join(ends, on=list(subject), how="left", nulls_equal=True)
         .with_columns(begins=~pl.col("is_known") | is_other | is_again)
         .with_columns(
-            from_at=pl.when(pl.col("begins") & is_later)
+            from_at=pl.when(pl.col("begins") & is_dated)
             .then("from_at")
             .when("begins")
             .then(pl.max_horizontal(pl.lit(taken_at), "from_at_old"))
@@ -61,3 +66,8 @@ def past(record: str, listed: pl.DataFrame, told: pl.DataFrame) -> pl.DataFrame:
 def over(listed: pl.DataFrame) -> pl.DataFrame:
     """Facts that have an end."""
     return listed.filter(pl.col("until_at").is_not_null())
+
+
+def last(record: str, told: pl.DataFrame) -> pl.DataFrame:
+    """Of facts that ended the last of each subject."""
+    return told.sort("until_at", "from_at").unique(SUBJECTS[record], keep="last", maintain_order=True)

@@ -164,6 +164,7 @@ class Feed:
     def _learn(self) -> SnapshotBook:
         """The book as the warehouse has it, so that what was open at a restart does not stay open for ever."""
         stored = {record: self._house.query(f"open_{record}", scheduler=self.name) for record in LEARNT}
+        stored["wait"] = pa.concat_tables([stored["wait"], self._house.query("last_wait", scheduler=self.name)])
         last = self._house.query("last_snapshot", prefix=self._prefix)["batch_id"].to_pylist()[0]
         last_at = None
         if last is not None:
