@@ -26,6 +26,7 @@ class Job:
 
     `job_id` is Slurm's own number, which every component of a heterogeneous job and every task that ran has for itself.
     `states` holds the state and its flags in capitals. `restarts` is None where the accounting does not tell.
+    `before` is what it was until its size was changed, oldest first, and `resized_at` when that was the last time.
     """
 
     job_id: int
@@ -53,6 +54,8 @@ class Job:
     per_node: str = ""
     gres_by_node: tuple[tuple[str, str], ...] = ()
     summary: str = ""
+    resized_at: datetime | None = None
+    before: tuple[Job, ...] = ()
 
     @property
     def label(self) -> str:

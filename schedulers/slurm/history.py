@@ -32,19 +32,42 @@ class Attempts:
     """
 
     _begun: dict[tuple[int, str, str, str], set[datetime]] = field(default_factory=dict)
+    _parts: dict[tuple[int, datetime], dict[datetime, Job]] = field(default_factory=dict)
 
     def counted(self, jobs: Iterable[Job]) -> list[Job]:
-        """`jobs` with `restarts`, oldest first; remembers them for later ones."""
-        ordered = sorted(jobs, key=lambda one: (one.submit_at, one.job_id))
+        """`jobs` with `restarts`, each once, oldest first; remembers them for later ones."""
+        ordered = [self._resized(job) for job in sorted(jobs, key=lambda one: (one.submit_at, one.job_id))]
         for job in ordered:
             self._begun.setdefault(self._key(job), set()).add(job.submit_at)
-        return [job if job.restarts is not None else replace(job, restarts=self._count(job)) for job in ordered]
+        counts = [job if job.restarts is not None else replace(job, restarts=self._count(job)) for job in ordered]
+        return [_closed(job) for job in {job.key: job for job in counts}.values()]
+
+    def _resized(self, job: Job) -> Job:
+        """The accounting begins another row where a job's size changes, with that time for its submit time."""
+        if job.start_at is None:
+            return job
+        place = (job.job_id, job.start_at)
+        parts = self._parts.get(place, {})
+        before = tuple(part for submit_at, part in sorted(parts.items()) if submit_at < job.submit_at)
+        row_at = job.submit_at
+        if before:
+            job = replace(job, submit_at=before[0].submit_at, eligible_at=before[0].eligible_at, resized_at=row_at)
+        if "RESIZING" in job.states:
+            self._parts.setdefault(place, {})[row_at] = job
+        return replace(job, before=before)
 
     def _count(self, job: Job) -> int:
         return sum(begun_at < job.submit_at for begun_at in self._begun[self._key(job)])
 
     def _key(self, job: Job) -> tuple[int, str, str, str]:
         return job.job_id, job.user, job.account, job.name
+
+
+def _closed(job: Job) -> Job:
+    """A row that ended as its job was resized ended, whether or not the next one is told."""
+    if "RESIZING" not in job.states or job.end_at is None:
+        return job
+    return replace(job, states=job.states - {"RESIZING"} | {"COMPLETED"})
 
 
 def add_finished(jobs: Sequence[Job], maker: JobRows, rows: SnapshotRows, *, summaries: bool) -> None:

@@ -145,23 +145,23 @@ class JobRows:
         # What nobody said for sure must not replace what was seen while the job ran: the row seen last wins.
         seen_at = job.start_at if held.is_guess else self.rows.taken_at
         label = str(job.job_id) if self.names == "raw" else job.label
-        for node in held.by_node or dict.fromkeys(hosts(job.nodes)):
+        for node, mark, stay in _stays(job, held, workload.ended_at):
             yield Pod(
-                uid=f"slurm/{self.rows.cluster}/{job.key}/{node}",
+                uid=f"slurm/{self.rows.cluster}/{job.key}/{node}{mark}",
                 cluster=self.rows.cluster,
                 namespace=NAMESPACE,
                 pod=label,
                 node=node,
                 workload_id=workload.workload_id,
-                gpu_count=held.by_node.get(node),
+                gpu_count=stay.gpus,
                 resource="gres_gpu",
-                phase=_phase(workload.status),
+                phase=_phase(workload.status) if stay.end_at == workload.ended_at else "Succeeded",
                 owner_kind="SlurmJob",
                 owner_name=job.label,
                 labels=json.dumps(self._labels(job), ensure_ascii=False, sort_keys=True),
                 created_at=job.submit_at,
-                started_at=job.start_at,
-                ended_at=workload.ended_at,
+                started_at=stay.begin_at,
+                ended_at=stay.end_at,
                 seen_at=seen_at,
             )
 
@@ -185,6 +185,32 @@ class JobRows:
             gpus=reading.gpus,
             pods=reading.workload.pod_count,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Stay:
+    """A time in which a job had so many GPUs of a node."""
+
+    gpus: float | None
+    begin_at: datetime | None
+    end_at: datetime | None
+
+
+def _stays(job: Job, held: Hold, ended_at: datetime | None) -> Iterable[tuple[str, str, _Stay]]:
+    """(node, mark, stay): one of each node, but for jobs whose size changed. The mark tells earlier ones apart."""
+    found: dict[str, list[_Stay]] = {}
+    for part, had, end_at in (*((one, hold(one), one.end_at) for one in job.before), (job, held, ended_at)):
+        begin_at = part.resized_at or part.start_at
+        for node in had.by_node or dict.fromkeys(hosts(part.nodes)):
+            stays, gpus = found.setdefault(node, []), had.by_node.get(node)
+            if stays and stays[-1].gpus == gpus and stays[-1].end_at == begin_at:
+                begin_at_node = stays.pop().begin_at
+            else:
+                begin_at_node = begin_at
+            stays.append(_Stay(gpus, begin_at_node, end_at))
+    for node, stays in found.items():
+        for number, stay in enumerate(stays, start=1):
+            yield node, f"/{number}" if number < len(stays) else "", stay
 
 
 def _ended_at(job: Job) -> datetime | None:

@@ -131,3 +131,48 @@ def test_an_attempt_that_is_told_twice_is_one() -> None:
     told_.past = [ran(1, "n1", 1, "COMPLETED", end_at=NOW)] * 2
     (chunk,) = Slurm(SlurmOptions(), clock=FakeClock(NOW), transport=told_).history(Window(NOW - 2 * HOUR, NOW))
     assert (len(rows(chunk, "workload")), len(rows(chunk, "pod")), len(rows(chunk, "workload_event"))) == (1, 1, 4)
+
+
+def _resized(*ends: tuple[str, int, int, str]) -> list[Job]:
+    """Rows of a job that began 6 h ago: (nodes, GPUs, hours ago that it ended, state); each has a submit time anew."""
+    begin, found = NOW - 6 * HOUR, list[Job]()
+    for nodes, count, ago, state in ends:
+        submit = found[-1].end_at if found else begin - HOUR
+        found.append(
+            ran(7, nodes, count, state, submit_at=submit, eligible_at=submit, start_at=begin, restarts=None,
+                end_at=NOW - ago * HOUR if ago else None, node_count=1 + nodes.count(","))
+        )  # fmt: skip
+    return found
+
+
+@pytest.mark.parametrize("hours", [8, 3])
+def test_a_job_that_was_resized_is_one_that_held_less_later(hours: int) -> None:
+    told_ = Told()
+    told_.past = _resized(("n1,n2", 4, 4, "RESIZING"), ("n1", 2, 1, "COMPLETED"))
+    window = Window(NOW - hours * HOUR, NOW)
+    (chunk,) = Slurm(SlurmOptions(), clock=FakeClock(NOW), transport=told_).history(window)
+    (work,) = rows(chunk, "workload")
+    assert work["workload_id"] == f"slurm/7@{int((NOW - 7 * HOUR).timestamp())}.0"
+    assert (work["attempt"], work["started_at"], work["ended_at"]) == (0, NOW - 6 * HOUR, NOW - HOUR)
+    held = {row["node"]: (row["gpu_count"], row["ended_at"] - row["started_at"]) for row in rows(chunk, "pod")}
+    assert held["n1"] == (2, 5 * HOUR)
+    assert held["n2"] == (2, 2 * HOUR)
+
+
+def test_a_job_that_grows_holds_each_count_in_its_time() -> None:
+    told_ = Told()
+    told_.past = _resized(("n1", 2, 4, "RESIZING"), ("n1,n2", 8, 3, "RESIZING"), ("n1,n2", 8, 0, "RUNNING"))
+    (chunk,) = Slurm(SlurmOptions(), clock=FakeClock(NOW), transport=told_).history(Window(NOW - 9 * HOUR, NOW))
+    held = [(row["node"], row["gpu_count"], row["started_at"], row["ended_at"]) for row in rows(chunk, "pod")]
+    assert held == [
+        ("n1", 2, NOW - 6 * HOUR, NOW - 4 * HOUR), ("n1", 4, NOW - 4 * HOUR, None), ("n2", 4, NOW - 4 * HOUR, None),
+    ]  # fmt: skip
+    assert len({row["uid"] for row in rows(chunk, "pod")}) == 3
+    assert rows(chunk, "workload")[0]["status"] == "running"
+
+
+def test_a_row_of_a_resized_job_ends_though_the_next_one_is_not_told() -> None:
+    told_ = Told()
+    told_.past = _resized(("n1", 2, 4, "RESIZING"))
+    (chunk,) = Slurm(SlurmOptions(), clock=FakeClock(NOW), transport=told_).history(Window(NOW - 9 * HOUR, NOW))
+    assert [row["ended_at"] for row in rows(chunk, "pod")] == [NOW - 4 * HOUR]
