@@ -29,7 +29,10 @@ def cards_of(pod: Object, core: CoreFacts) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMapping:
-    """Takes pod groups in one by one. `work` is what the queues hold and wait for, by queue."""
+    """Takes pod groups in one by one. `work` is what the queues hold and wait for, by queue.
+
+    Only pods with GPUs are counted; a gang waits for its other pods, too.
+    """
 
     core: CoreFacts
     specs: Mapping[str, QueueSpec]
@@ -39,7 +42,7 @@ class GroupMapping:
         """One group. Raises BadInput for what is no amount or no time."""
         work = self.work.setdefault(group.queue, QueueWork())
         wanted: list[float | None] = []
-        group = replace(group, pods=[pod for pod in group.pods if self._has_gpus(pod)])
+        everyone, group = group, replace(group, pods=[pod for pod in group.pods if self._has_gpus(pod)])
         for pod in group.pods:
             if holds_node(pod):
                 work.hold(_of_gpus(self.core.requests_of(pod)), cards_of(pod, self.core))
@@ -48,8 +51,8 @@ class GroupMapping:
                 work.want(_of_gpus(self.core.requests_of(pod)), wanted[-1])
         for workload_id in sorted({self.core.workload_of(pod) for pod in group.pods} & self.core.workloads.keys()):
             self._place(workload_id, group)
-            if group.is_waiting and self.core.workloads[workload_id].status != "running":
-                self._wait(workload_id, group, wanted)
+            if everyone.is_waiting and self.core.workloads[workload_id].status != "running":
+                self._wait(workload_id, everyone, wanted)
 
     def _has_gpus(self, pod: Object) -> bool:
         """Whether it asks for GPUs; one that cannot be understood has cost itself already."""
@@ -60,7 +63,8 @@ class GroupMapping:
 
     def _place(self, workload_id: str, group: PodGroup) -> None:
         known = self.core.workloads[workload_id]
-        asked = [(fraction_of(pod), node_of(pod)) for pod in group.pods]
+        own = [pod for pod in group.pods if self.core.workload_of(pod) == workload_id]
+        asked = [(fraction_of(pod), node_of(pod)) for pod in own]
         parts = [one.share(card_mib(self.core, node)) if one else None for one, node in asked]
         told = [part for part in parts if part is not None]
         self.core.workloads[workload_id] = replace(

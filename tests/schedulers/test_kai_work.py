@@ -233,3 +233,20 @@ LACK = "node(s) didn't have enough resources"
 )
 def test_words_mean_causes(reason: str, message: str, cause: str) -> None:
     assert tell(reason, message).cause == cause
+
+
+def test_a_gang_waits_for_what_keeps_its_launcher_without_gpus() -> None:
+    launcher = says(pod("launcher", cpu="100"), "0/1 nodes are available: 1 Insufficient cpu.")
+    (row,) = (
+        mapped(node("n1"), queue("team", {"quota": 4, "limit": -1}), group(minMember=2), launcher, pod("w", **gpus(1)))
+        .records["wait"]
+        .to_pylist()
+    )
+    assert (row["workload_id"], row["cause"], row["gpus"]) == ("ml/w", "cpu_mem", 1.0)
+    assert row["message"].startswith("launcher: ")
+
+
+def test_each_workload_of_a_group_has_the_part_that_its_own_pods_ask_for() -> None:
+    pods = [pod(name, on="n1", annotations={"gpu-fraction": part}) for name, part in (("a", "0.5"), ("b", "0.25"))]
+    found = mapped(node("n1"), queue("team", {"quota": 4, "limit": -1}), group(minMember=2), *pods)
+    assert {row["name"]: row["gpu_milli"] for row in found.records["workload"].to_pylist()} == {"a": 500, "b": 250}
