@@ -9,6 +9,7 @@ from schedulers.kubernetes.names import counts_gpus
 from schedulers.kubernetes.pods import Object, meta, node_of
 
 _MIG = "nvidia.com/mig-"
+_COPY = f"{GPU}.shared"
 
 
 def model_for(core: CoreFacts, node: str | None) -> str | None:
@@ -40,12 +41,18 @@ def copies(core: CoreFacts, node: str | None) -> int:
     return max(1, int(labelled)) if labelled.isdecimal() else 1
 
 
+def _names_copies(core: CoreFacts, node: str | None) -> bool:
+    """Whether copies have a name of their own on `node`: one that has the usual name is a card then."""
+    found = core.nodes.get(node or "")
+    return _COPY in ((found.get("status") or {}).get("capacity") or {}) if found else False
+
+
 def of_resource(core: CoreFacts, resource: str, count: float, node: str | None) -> float | None:
     """`count` of a resource (the cluster's spelling) in whole GPUs; None where that cannot be told."""
     if resource.startswith(_MIG):
         share = slice_share(model_for(core, node), resource.removeprefix(_MIG))
         return None if share is None else count * share
-    if resource in (GPU, f"{GPU}.shared"):
+    if resource == _COPY or (resource == GPU and not _names_copies(core, node)):
         return count / copies(core, node)
     return count if counts_gpus(resource) else None
 

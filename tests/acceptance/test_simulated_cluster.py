@@ -187,6 +187,20 @@ def test_what_queues_use_is_the_scripts(day: Day) -> None:
         assert found == expected, minute
 
 
+def test_what_queues_hold_in_cards_is_the_scripts(day: Day) -> None:
+    """A slice and a copy are their part of a card, a card of a node with copies is a whole one."""
+    labels = {node["metadata"]["name"]: node["metadata"]["labels"] for node in day.store.all("v1", "Node")}
+    devices, hosts = day.script.fleet.devices, day.script.fleet.hosts
+    for minute in _minutes(day):
+        expected: dict[str, float] = dict.fromkeys(day.script.quotas.nominal, 0.0)
+        for run in day.running(minute):
+            slices = [devices[device].slice for device in run.devices]
+            copies = int(labels[hosts[run.host].name].get("nvidia.com/gpu.replicas", 1)) if run.share < 1 else 1
+            expected[run.job.team] += sum(1 / copies if one is None else one.share for one in slices)
+        found = {row["queue"]: row["running_gpus"] for row in day.rows("queue_state", minute)}
+        assert {team: found[team] for team in expected} == pytest.approx(expected), minute
+
+
 def test_quotas_are_the_scripts(day: Day) -> None:
     rows = [row for row in day.rows("quota", 0) if row["flavor"] == "whole-cards"]
     assert {row["queue"]: row["nominal_gpus"] for row in rows if row["queue"] in day.script.quotas.nominal} == {
