@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from gpuledger.clock import Clock
 from gpuledger.errors import ConfigError, InconsistentSnapshot, NotPermitted, SchedulerUnreachable
+from schedulers.options import Address
 
 MAX_BYTES = 512 * 1024 * 1024
 """An answer beyond this is no scheduler's."""
@@ -21,7 +22,6 @@ PAUSE_SECONDS = 0.5
 
 Query = Mapping[str, str | int | list[str]]
 Taken = TypeVar("Taken")
-OptionsType = TypeVar("OptionsType", bound=BaseModel)
 
 
 class RestOptions(BaseModel):
@@ -29,38 +29,35 @@ class RestOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    url: str = Field(description="Address of the interface, without a path of its version.")
+    url: Address = Field(description="Address of the interface, without a path of its version.")
     token_file: Path | None = Field(None, description="File that holds a bearer token; it may change at any time.")
     ca_file: Path | None = Field(None, description="Certificates that the server's must be signed by (PEM).")
     timeout_seconds: float = Field(20.0, gt=0, le=600, description="How long one answer may take.")
-
-    @field_validator("url")
-    @classmethod
-    def _plain(cls, url: str) -> str:
-        told = httpx.URL(url)
-        if told.scheme not in ("http", "https") or not told.host:
-            raise ValueError("is no http(s) address")
-        if told.userinfo or told.query:
-            raise ValueError("holds a user, a password or a query; they have options of their own")
-        return url.rstrip("/")
-
-
-def parsed(cls: type[OptionsType], adapter: str, given: Mapping[str, Any]) -> OptionsType:
-    """`given` as options of class `cls`. Raises ConfigError naming the adapter and the wrong option, not its value."""
-    try:
-        return cls.model_validate(dict(given))
-    except (ValidationError, httpx.InvalidURL) as error:
-        told = error.errors() if isinstance(error, ValidationError) else []
-        wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in told) or "url: is no address"
-        raise ConfigError(f"scheduler {adapter}: {wrong}") from None
 
 
 def secret(path: Path, adapter: str) -> str:
     """What the file of a secret holds, without the line's end. Raises ConfigError naming the file."""
     try:
-        return path.read_text(encoding="utf-8").strip()
+        told = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"scheduler {adapter}: {path}: {type(error).__name__}") from None
+    if not told:
+        raise ConfigError(f"scheduler {adapter}: {path}: is empty")
+    return told
+
+
+def token_in(path: Path, adapter: str) -> str:
+    """The token in a file, fit for a header. Raises ConfigError: the HTTP client's own would tell the token."""
+    told = secret(path, adapter)
+    if not (told.isascii() and told.isprintable()):
+        raise ConfigError(f"scheduler {adapter}: {path}: holds what no header may have")
+    return told
+
+
+def told_of(error: httpx.HTTPError) -> str:
+    """What went wrong; in the system's words where these are about the connection and not about what was sent."""
+    kind = type(error).__name__
+    return f"{kind}: {error}" if isinstance(error, httpx.ConnectError) else kind
 
 
 class Rest:
@@ -88,7 +85,9 @@ class Rest:
         except OSError as error:
             raise ConfigError(f"scheduler {self._adapter}: {self._options.ca_file}: {type(error).__name__}") from None
         timeout = self._options.timeout_seconds
-        with httpx.Client(timeout=timeout, verify=verify, follow_redirects=True, params=self._query) as self._http:
+        with httpx.Client(
+            timeout=timeout, verify=verify, follow_redirects=True, params=self._query, trust_env=False
+        ) as self._http:
             yield
 
     def where(self, path: str) -> str:
@@ -124,7 +123,7 @@ class Rest:
                 f"{verb} {self.where(path)}: no answer in {self._options.timeout_seconds:g} s"
             ) from None
         except httpx.HTTPError as error:
-            raise SchedulerUnreachable(f"{verb} {self.where(path)}: {type(error).__name__}") from None
+            raise SchedulerUnreachable(f"{verb} {self.where(path)}: {told_of(error)}") from None
         if len(answer.content) > MAX_BYTES:
             raise SchedulerUnreachable(f"{verb} {self.where(path)}: answers more than {MAX_BYTES} bytes")
         return answer
@@ -140,7 +139,7 @@ class Rest:
 
     def _headers(self) -> Mapping[str, str]:
         told = {"Accept": "application/json"}
-        token = self._options.token_file and secret(self._options.token_file, self._adapter)
+        token = self._options.token_file and token_in(self._options.token_file, self._adapter)
         if token := token or self.bearer:
             told["Authorization"] = f"Bearer {token}"
         return told

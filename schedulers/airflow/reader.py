@@ -12,7 +12,8 @@ from gpuledger.clock import Clock
 from gpuledger.ports import SchedulerSnapshot, SnapshotScope
 from schedulers.airflow.api import AirflowApi, AirflowOptions, Heard
 from schedulers.airflow.mapping import Mapped, Pool, pools_of, slots_by_state
-from schedulers.rest import parsed, steady
+from schedulers.options import parsed
+from schedulers.rest import steady
 from schedulers.rows import SnapshotRows
 
 _OF_TASKS = frozenset({"workload", "wait", "workload_event"})

@@ -25,6 +25,7 @@ from schedulers.kubernetes.family import KubernetesFamily
 from schedulers.kubernetes.moment import Kind, Moment
 from schedulers.kubernetes.options import KubernetesOptions
 from schedulers.kubernetes.pods import Object, meta, name_of
+from schedulers.options import Address
 from schedulers.rights import Right
 from schedulers.rows import SnapshotRows
 
@@ -38,7 +39,7 @@ class KaiOptions(KubernetesOptions):
     reservation_namespaces: tuple[str, ...] = Field(
         RESERVATIONS, description="Namespaces of the pods that hold cards for those that share them."
     )
-    metrics_url: str | None = Field(
+    metrics_url: Address | None = Field(
         None, description="KAI's metrics of queues, to compare with the queues' own figures; none: not compared."
     )
 
@@ -73,7 +74,7 @@ class Kai(KubernetesFamily):
         if not url:
             return {}
         try:
-            answer = httpx.get(url, timeout=self.options.timeout_seconds)
+            answer = httpx.get(url, timeout=self.options.timeout_seconds, trust_env=False)
             answer.raise_for_status()
         except httpx.HTTPError as error:
             return {METRICS: [{"failed": f"{type(error).__name__}: {error}"}]}

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx2
+import yaml
 from lightkube import KubeConfig
 from lightkube.config.client_adapter import Client, ConnectionParams
 from lightkube.config.kubeconfig import SingleConfig
@@ -51,9 +52,20 @@ def _config(options: KubernetesOptions) -> SingleConfig:
             found = KubeConfig.from_file(path).get(options.context)
         else:
             found = KubeConfig.from_env().get()
-    except (LightkubeConfigError, OSError, KeyError, TypeError, ValueError) as error:
+    except KeyError as error:
+        raise ConfigError(f"kubeconfig: has no {error}") from error
+    except yaml.YAMLError:
+        raise ConfigError("kubeconfig: is no YAML") from None
+    except (LightkubeConfigError, OSError, TypeError, ValueError) as error:
         raise ConfigError(f"kubeconfig: {error}") from error
     return _found(found)
+
+
+def _files(config: SingleConfig) -> str:
+    """The files of certificates and keys that a connection takes, for errors that do not name theirs."""
+    user = config.user or User()
+    named = (config.cluster.certificate_auth, user.client_cert, user.client_key)
+    return ", ".join(str(config.abs_file(one)) for one in named if one) or "its certificates"
 
 
 def _found(config: SingleConfig | None) -> SingleConfig:
@@ -83,7 +95,7 @@ class Api:
         try:
             session = Client(config, ConnectionParams(timeout=timeout, trust_env=False))
         except (LightkubeConfigError, OSError, ValueError) as error:
-            raise ConfigError(f"Kubernetes at {config.cluster.server}: {error}") from error
+            raise ConfigError(f"Kubernetes at {config.cluster.server}: {_files(config)}: {error}") from error
         return cls(session, options, config.namespace)
 
     def __enter__(self) -> Self:
@@ -111,10 +123,15 @@ class Api:
         place = f"{self.url}{path}"
         try:
             response = self._session.get(path, params=parameters)
+        except httpx2.LocalProtocolError:
+            # Its text holds what was to be sent: the token.
+            raise ConfigError(f"{place}: the token is empty, or holds what no header may have") from None
         except (httpx2.HTTPError, OSError) as error:
             raise SchedulerUnreachable(f"{place}: {type(error).__name__}: {error}") from error
         except LightkubeConfigError as error:
             raise ConfigError(f"{place}: {error}") from error
+        except (LookupError, TypeError, ValueError) as error:
+            raise ConfigError(f"{place}: the credentials cannot be read: {type(error).__name__}") from None
         _check(place, response)
         return _decoded(place, response.content)
 
@@ -129,6 +146,8 @@ class Api:
                     response.read()
                     _check(place, response)
                 yield Lines(place, response)
+        except httpx2.LocalProtocolError:
+            raise ConfigError(f"{place}: the token is empty, or holds what no header may have") from None
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
             raise SchedulerUnreachable(f"{place}: {type(error).__name__}: {error}") from error
 

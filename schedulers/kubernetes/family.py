@@ -21,6 +21,7 @@ from schedulers.kubernetes.options import KubernetesOptions
 from schedulers.kubernetes.pods import Object
 from schedulers.kubernetes.quiet import no_collecting
 from schedulers.kubernetes.watching import read_moment, watch_moments
+from schedulers.options import parsed
 from schedulers.rights import Right
 from schedulers.rows import SnapshotRows
 
@@ -48,7 +49,7 @@ class KubernetesFamily:
     @classmethod
     def from_options(cls, options: Mapping[str, Any], *, cluster: str = "default", rules: Rules, clock: Clock) -> Self:
         """A reader as configured; connects when it is first asked. Raises ConfigError naming a wrong option."""
-        return cls(cls.options_class.parse(options, cls.name), cluster=cluster, rules=rules, clock=clock)
+        return cls(parsed(cls.options_class, cls.name, options), cluster=cluster, rules=rules, clock=clock)
 
     @classmethod
     def all_kinds(cls) -> tuple[Kind, ...]:

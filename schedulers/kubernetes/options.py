@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from gpuledger.errors import ConfigError
+from schedulers.options import Address
 
 TOPOLOGY_LABELS: Mapping[str, tuple[str, ...]] = {
     "leaf": (
@@ -47,7 +47,7 @@ class KubernetesOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    url: str | None = Field(None, description="Address of the API server; with it `token_file` and `ca_file`.")
+    url: Address | None = Field(None, description="Address of the API server; with it `token_file` and `ca_file`.")
     token_file: Path | None = Field(None, description="File that holds a bearer token; it may change at any time.")
     ca_file: Path | None = Field(None, description="Certificates that the API server's must be signed by (PEM).")
     kubeconfig: Path | None = Field(None, description="File with clusters and users, as kubectl has it.")
@@ -67,13 +67,3 @@ class KubernetesOptions(BaseModel):
         if not self.url and (self.token_file or self.ca_file):
             raise ValueError("token_file and ca_file need url")
         return self
-
-    @classmethod
-    def parse(cls, given: Mapping[str, Any], adapter: str) -> Self:
-        """Options of `adapter` as somebody wrote them. Raises ConfigError that names what is wrong."""
-        try:
-            return cls.model_validate(dict(given))
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"])) or "options"
-            raise ConfigError(f"scheduler {adapter}: {place}: {first['msg']}") from None

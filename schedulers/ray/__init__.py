@@ -10,11 +10,12 @@ from pydantic import Field
 from gpuledger.attribution import Rules
 from gpuledger.clock import Clock
 from gpuledger.ports import SchedulerSnapshot, SnapshotScope
+from schedulers.options import parsed
 from schedulers.ray.client import Dashboard
 from schedulers.ray.jobs import Choices
 from schedulers.ray.mapping import Mapper
 from schedulers.ray.reading import Answers, read
-from schedulers.rest import Rest, RestOptions, parsed
+from schedulers.rest import Rest, RestOptions
 from schedulers.rows import SnapshotRows
 
 LAG_TRIES = 3

@@ -11,7 +11,8 @@ from gpuledger.attribution import Rules
 from gpuledger.clock import Clock
 from gpuledger.model import Window
 from gpuledger.ports import SchedulerSnapshot, SnapshotScope
-from schedulers.rest import parsed, steady
+from schedulers.options import parsed
+from schedulers.rest import steady
 from schedulers.rows import SnapshotRows
 from schedulers.slurm.commands import Commands
 from schedulers.slurm.facts import Facts, Job

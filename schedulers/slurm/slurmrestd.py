@@ -17,7 +17,7 @@ import httpx
 
 from gpuledger.clock import Clock
 from gpuledger.errors import ConfigError, NotPermitted, SchedulerUnreachable
-from schedulers.rest import secret
+from schedulers.rest import token_in, told_of
 from schedulers.slurm import rest_facts
 from schedulers.slurm.dialect import VERSIONS, find
 from schedulers.slurm.facts import Facts, Job
@@ -44,7 +44,7 @@ class _Token(httpx.Auth):
         self._user, self._path, self._clock = user, path, clock
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        token = secret(self._path, "slurm").removeprefix("SLURM_JWT=")
+        token = token_in(self._path, "slurm").removeprefix("SLURM_JWT=")
         until = _ends_at(token)
         if until is not None and until <= self._clock.now():
             raise NotPermitted(f"{request.url}: the token in {self._path} ended at {until:%Y-%m-%dT%H:%M:%SZ}")
@@ -146,7 +146,9 @@ class Slurmrestd:
         except OSError as error:
             raise ConfigError(f"scheduler slurm: {self._options.ca_file}: {type(error).__name__}") from None
         timeout = self._options.timeout_seconds
-        with httpx.Client(auth=self._auth, timeout=timeout, verify=verify, follow_redirects=False) as self._http:
+        with httpx.Client(
+            auth=self._auth, timeout=timeout, verify=verify, follow_redirects=False, trust_env=False
+        ) as self._http:
             yield
 
     def _get(self, path: str, query: Mapping[str, str] | None = None) -> httpx.Response:
@@ -158,7 +160,7 @@ class Slurmrestd:
         except httpx.TimeoutException:
             raise SchedulerUnreachable(f"GET {where}: no answer in {self._options.timeout_seconds:g} s") from None
         except httpx.HTTPError as error:
-            raise SchedulerUnreachable(f"GET {where}: {type(error).__name__}") from None
+            raise SchedulerUnreachable(f"GET {where}: {told_of(error)}") from None
 
     def _list(self, path: str, plural: str, query: Mapping[str, str] | None = None) -> Sequence[Mapping[str, Any]]:
         answer = self._get(path, query)

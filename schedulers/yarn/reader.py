@@ -12,7 +12,8 @@ from gpuledger.attribution import Rules
 from gpuledger.clock import Clock
 from gpuledger.errors import BadInput
 from gpuledger.ports import SchedulerSnapshot, SnapshotScope
-from schedulers.rest import parsed, steady
+from schedulers.options import parsed
+from schedulers.rest import steady
 from schedulers.rows import SnapshotRows
 from schedulers.yarn.answers import GPU
 from schedulers.yarn.api import Heard, YarnApi, YarnOptions
