@@ -163,7 +163,8 @@ class QuotaRows:
         )
         used = self.gpus(quota.used)
         running = self._of_pods(quota, self.held) if used is None else used
-        if running is not None:
+        is_leaf = all(one is quota for one in self._below.get(quota.name, ()))
+        if running is not None and is_leaf:
             self.rows.add(self._state(quota, name, tenant, running))
         for resource in sorted({*quota.least, *quota.most, *(quota.used or {})}):
             self.rows.add(self._resource(quota, name, resource))

@@ -311,3 +311,13 @@ def test_clusters_with_names_keep_their_queues_apart() -> None:
     snapshot = mapped(*_forest(), cluster="east")
     assert by(snapshot, "queue", "queue")["east/a"]["parent"] == "east/root"
     assert {row["queue"] for row in rows(snapshot, "workload")} == {"east/a", "east/b"}
+
+
+def test_what_runs_below_a_quota_is_counted_once() -> None:
+    above, below = quota("all", 4, 8, 2, is_parent="true"), quota("team", 2, 8, 2, parent="all")
+    snapshot = mapped(above, below)
+    assert [row["queue"] for row in snapshot.records["queue_state"].to_pylist()] == ["team"]
+    assert {row["queue"]: row["used"] for row in snapshot.records["queue_resource"].to_pylist()} == {
+        "all": 2.0,
+        "team": 2.0,
+    }
