@@ -11,10 +11,10 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -85,7 +85,12 @@ def snapshot(taken_at: datetime, first: int) -> SchedulerSnapshot:
         for node, count in held.items()
     ]
     offers = [SchedulerNode(scheduler="kubernetes", node=s.node, gpu_count=32, from_at=taken_at) for s in states]
-    rows = {"pod": pods, "workload": works, "node_state": states, "scheduler_node": offers}
+    rows: Mapping[str, Iterable[Any]] = {
+        "pod": pods,
+        "workload": works,
+        "node_state": states,
+        "scheduler_node": offers,
+    }
     records = {record: to_table(record, found) for record, found in rows.items()}
     return SchedulerSnapshot(taken_at=taken_at, version=str(first), records=records)
 
