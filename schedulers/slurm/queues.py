@@ -58,10 +58,12 @@ class QueueRows:
                 self._account(name, accounts.get(name), counts.get(name, _Account()))
         if not self.facts.is_accounting_read:
             return
+        by_user = _count_users(readings)
         for one in self.facts.associations:
-            if (one.user or one.partition) and one.limits.tres:
+            limits = _own_limits(one, accounts.get(one.account))
+            if (one.user or one.partition) and limits:
                 with self.rows.sparing(f"{one.account}/{one.user}", "queue"):
-                    self._user(one)
+                    self._user(one, limits, by_user.get((one.account, one.user), _Account()))
         for qos in self.facts.qos:
             with self.rows.sparing(f"qos/{qos.name}", "queue"):
                 self._qos(qos, by_qos.get(qos.name, _Account()))
@@ -164,7 +166,7 @@ class QueueRows:
             self.rows.add(Queue(queue=below, tenant=tenant, scheduler=self.rows.scheduler, parent=queue))
             self._limits(below, tenant, amounts, None, is_own=False)
 
-    def _user(self, one: Association) -> None:
+    def _user(self, one: Association, limits: Mapping[str, str], count: _Account) -> None:
         parts = ("user", one.user) if one.user else ("partition", one.partition)
         where = (*parts, one.partition) if one.user and one.partition else parts
         queue = self.rows.named("/".join((one.account, *where)))
@@ -172,9 +174,10 @@ class QueueRows:
         self.rows.add(
             Queue(queue=queue, tenant=tenant, scheduler=self.rows.scheduler, parent=self.rows.named(one.account))
         )
-        used = None if one.partition else self.facts.used.get((one.account, one.user))
-        self._limits(queue, tenant, tres(one.limits.tres.get("group")), used, weight=one.share)
-        self._each(queue, tenant, one.limits.tres)
+        told = self.facts.used.get((one.account, one.user), count.used if count.is_known else None)
+        used = None if one.partition else told
+        self._limits(queue, tenant, tres(limits.get("group")), used, weight=one.share)
+        self._each(queue, tenant, limits)
 
     def _qos(self, qos: Qos, count: _Account) -> None:
         queue = self.rows.named(f"qos/{qos.name}")
@@ -221,6 +224,21 @@ def _count_qos(readings: Iterable[Reading]) -> dict[str, _Account]:
         if reading.job.is_holding:
             counts.setdefault(reading.job.qos, _Account()).hold(reading)
     return counts
+
+
+def _count_users(readings: Iterable[Reading]) -> dict[tuple[str, str], _Account]:
+    """What the jobs of each user of an account hold."""
+    counts: dict[tuple[str, str], _Account] = {}
+    for reading in readings:
+        if reading.job.is_holding:
+            counts.setdefault((reading.job.account, reading.job.user), _Account()).hold(reading)
+    return counts
+
+
+def _own_limits(one: Association, account: Association | None) -> Mapping[str, str]:
+    """The limits of a user without those that Slurm shows at each user of the account: they are the account's."""
+    above = account.limits.tres if account else {}
+    return {scope: text for scope, text in one.limits.tres.items() if scope == "group" or text != above.get(scope)}
 
 
 def _above(account: str, parents: Mapping[str, str]) -> Iterable[str]:

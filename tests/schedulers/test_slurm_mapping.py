@@ -243,6 +243,20 @@ def test_unlimited_zero_and_a_limit_of_one_type_are_three_things() -> None:
     assert resources["typed", "cpu"] == 64
 
 
+def test_a_user_has_what_the_users_jobs_hold_and_no_limit_of_the_account() -> None:
+    each = {"job": "gres/gpu=3"}
+    tree = (
+        Association(account="ml", limits=Limits(tres=each)),
+        Association(account="ml", user="ann", parent="ml", limits=Limits(tres={"group": "gres/gpu=4", **each})),
+        Association(account="ml", user="bob", parent="ml", limits=Limits(tres=each)),
+    )
+    jobs = (ran(1, "n1", 3, user="ann"), ran(2, "n1", 1, user="bob"))
+    found = snapshot(Told(*jobs, hosts=(host("n1", 4),), associations=tree))
+    assert [row["queue"] for row in rows(found, "queue")] == ["ml", "ml/per-job", "ml/user/ann"]
+    used = {row["queue"]: (row["limit"], row["used"]) for row in rows(found, "queue_resource")}
+    assert used == {"ml": (None, 4), "ml/per-job": (3, None), "ml/user/ann": (4, 3)}
+
+
 def test_an_account_that_is_its_own_grandparent_ends() -> None:
     loop = (Association(account="ml", parent="x"), Association(account="x", parent="ml"))
     found = snapshot(Told(ran(1, "n1", 2), hosts=(host("n1", 2),), associations=loop))
