@@ -174,5 +174,5 @@ def checked(service: Service) -> str:
         else:
             good.append(f"{feed.name}: {health.scope if health.read_at else 'not read yet'}")
     if bad:
-        raise GpuledgerError("; ".join(bad))
+        raise GpuledgerError("; ".join([*bad, *good]))
     return "; ".join(good)

@@ -20,6 +20,8 @@ ROWS_SHOWN = 50
 PIPED_WIDTH = 200
 """Columns of text where nobody's terminal says how wide it is."""
 
+_Rows = Sequence[Sequence[str]]
+
 WAITING = ("held", "pending", "admitted")
 
 
@@ -35,6 +37,7 @@ def shown(snapshot: SchedulerSnapshot) -> dict[str, Any]:
         "version": snapshot.version,
         "scope": str(snapshot.scope),
         "records": {record: table.num_rows for record, table in snapshot.records.items()},
+        "not_whole": sorted(snapshot.scope.unlisted),
         "capacity": _capacity(_rows(snapshot, "node_state")),
         "queues": _queues(snapshot),
         "waiting": _waiting(snapshot),
@@ -123,7 +126,7 @@ def _number(value: float | None, word: str = NOT_REPORTED) -> str:
     return word if value is None else f"{value:,.4g}" if abs(value) < 10 else f"{value:,.1f}".removesuffix(".0")
 
 
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+def _table(title: str, columns: Sequence[str], rows: _Rows) -> Table:
     table = Table(title=title, title_justify="left")
     for column in columns:
         table.add_column(column, overflow="fold")
@@ -134,6 +137,17 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) ->
     return table
 
 
+def _titled(title: str, record: str, answer: Mapping[str, Any], columns: Sequence[str], rows: _Rows) -> Table | str:
+    """A table of `record`; a line where it would be empty. What could not be seen is not said to be none."""
+    if record not in answer["records"]:
+        title = f"{title}: not told"
+    elif record in answer["not_whole"]:
+        title = f"{title}: a part, for an interface is denied or absent"
+    elif not rows:
+        title = f"{title}: none"
+    return _table(title, columns, rows) if rows else title
+
+
 def print_snapshot(answer: Mapping[str, Any]) -> None:
     """Print what `shown` gave as tables; what is unlimited and what was not reported is said in words."""
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else PIPED_WIDTH)
@@ -141,7 +155,7 @@ def print_snapshot(answer: Mapping[str, Any]) -> None:
     console.print(f"scope: {answer['scope']}", highlight=False, markup=False, soft_wrap=True)
     counts = ("nodes", "capacity", "usable", "allocated", "free", "nodes_out_of_use")
     capacity = [[row["resource"], *(_number(row[name]) for name in counts)] for row in answer["capacity"]]
-    console.print(_table("GPUs", ("resource", *counts), capacity))
+    console.print(_titled("GPUs", "node_state", answer, ("resource", *counts), capacity))
     amounts = ("running_gpus", "borrowed_gpus", "lent_gpus", "reserved_gpus", "pending_gpus")
     queues = [
         [
@@ -154,7 +168,7 @@ def print_snapshot(answer: Mapping[str, Any]) -> None:
         for row in answer["queues"]
     ]
     named = ("queue", "status", "quota", "limit", "used", "borrowed", "lent", "reserved", "pending")
-    console.print(_table("queues (GPUs)", named, queues))
+    console.print(_titled("queues (GPUs)", "queue", answer, named, queues))
     waiting = [
         [
             row["workload"],
@@ -166,7 +180,8 @@ def print_snapshot(answer: Mapping[str, Any]) -> None:
         ]
         for row in answer["waiting"]
     ]
-    console.print(_table("waits", ("workload", "queue", "GPUs", "since", "cause", "the scheduler's words"), waiting))
+    named = ("workload", "queue", "GPUs", "since", "cause", "the scheduler's words")
+    console.print(_titled("waits", "wait", answer, named, waiting))
     if answer["problems"]:
         problems = [[row["kind"], row["subject"], row["detail"]] for row in answer["problems"]]
         console.print(_table("problems", ("kind", "subject", "detail"), problems))
