@@ -159,7 +159,7 @@ class Lines:
         self._place = place
         self._response = response
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[dict[str, Any]]:
         for line in self._response.iter_lines():
             if line:
                 yield _decoded(self._place, line)
@@ -197,8 +197,11 @@ def _message(response: httpx2.Response) -> str:
     return str(text or response.text or response.reason_phrase)[:500]
 
 
-def _decoded(place: str, content: bytes | str) -> Any:
+def _decoded(place: str, content: bytes | str) -> dict[str, Any]:
     try:
-        return from_json(content, allow_inf_nan=False)
+        found = from_json(content, allow_inf_nan=False)
     except ValueError as error:
         raise SchedulerUnreachable(f"{place}: no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise SchedulerUnreachable(f"{place}: no API server answers so: {str(found)[:80]!r}")
+    return found

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from gpuledger.clock import Clock
-from gpuledger.errors import InconsistentSnapshot, NotPermitted
+from gpuledger.errors import InconsistentSnapshot, NotPermitted, SchedulerUnreachable
 from gpuledger.ports import SnapshotScope
 from schedulers.kubernetes.client import Api, Refused
 from schedulers.kubernetes.discovery import Served, discover
@@ -88,11 +88,12 @@ class Lister:
         path, items = served.path(namespace), []
         while True:
             answer = self.api.get(path, self.clock.sleep, **parameters)
-            for item in answer.get("items") or ():
-                kept = thinned(served.kind, item)
-                if kept is not None:
-                    items.append(kept)
-            about = answer.get("metadata") or {}
+            given, about = answer.get("items") or [], answer.get("metadata") or {}
+            are_objects = isinstance(given, list) and all(isinstance(one, dict) for one in given)
+            if not (are_objects and isinstance(about, dict)):
+                raise SchedulerUnreachable(f"{self.api.url}{path}: is no list of objects")
+            kept = (thinned(served.kind, item) for item in given)
+            items += [item for item in kept if item is not None]
             if not about.get("continue"):
                 return Listed(items, str(about.get("resourceVersion") or ""))
             parameters = {name: value for name, value in parameters.items() if not name.startswith("resourceVersion")}

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from gpuledger.clock import Clock
-from gpuledger.errors import InconsistentSnapshot, SchedulerError, SchedulerUnreachable
+from gpuledger.errors import InconsistentSnapshot, SchedulerUnreachable
 from schedulers.kubernetes.books import Book, number
 from schedulers.kubernetes.client import Api, Lines
 from schedulers.kubernetes.moment import Kind, Moment
@@ -80,13 +80,25 @@ class Following:
             try:
                 self._stream(index, book)
                 failures = 0
+                self._check_told(book, before)
+                self._over.wait(_PAUSE_SECONDS[1] if book.reached == before else 0)
             except SchedulerUnreachable as error:
                 failures = 1 if book.reached > before else failures + 1
                 if failures >= MOST_FAILURES:
                     self._fail(error)
                 self._over.wait(_PAUSE_SECONDS[min(failures, MOST_FAILURES)])
-            except (SchedulerError, Lost) as error:
-                self._fail(Lost(str(error)))
+            except Exception as error:
+                self._fail(Lost(f"{type(error).__name__}: {error}"))
+
+    def _check_told(self, book: Book, before: int) -> None:
+        """Raises Lost where a watch ran out without telling of any version, while others went on.
+
+        The API promises no bookmarks: where none come, quiet kinds would hold all back for ever.
+        """
+        if book.served.kind.is_loose or self._over.is_set():
+            return
+        if book.reached == before < max(other.reached for other in self.books if not other.served.kind.is_loose):
+            raise Lost(f"the watch of {book.served.kind.key} told of no version")
 
     def _fail(self, error: Exception) -> None:
         with self.news:

@@ -16,6 +16,7 @@ from gpuledger.errors import ConfigError, InconsistentSnapshot, NotPermitted, Sc
 from gpuledger.ports import SchedulerSnapshot
 from gpuledger.testing import FakeClock
 from schedulers.fakes.apiserver import Access, Asked, Fault, Serving, Store, Subject, serve
+from schedulers.fakes.web import Answer, Request, serving
 from schedulers.kubernetes.family import Kubernetes
 from tests.schedulers.kubernetes_objects import NOW, by, node, pod, quota
 
@@ -311,3 +312,16 @@ def test_errors_of_the_server_are_the_schedulers() -> None:
 
     with serve(store, faults=fault) as api, pytest.raises(SchedulerError, match="/api/v1/pods: 418"):
         _reader(api).snapshot()
+
+
+@pytest.mark.parametrize("body", [[], None, {"items": [None]}, {"items": {"a": 1}}, {"metadata": "none"}])
+def test_what_is_no_list_of_objects_is_no_answer(body: Any) -> None:
+    def answered(asked: Request) -> Answer:
+        kinds = [{"name": name} for name in ("pods", "nodes", "resourcequotas")]
+        known = {"/api": {"versions": ["v1"]}, "/apis": {"groups": []}, "/api/v1": {"resources": kinds}}
+        return Answer(known.get(asked.path, body))
+
+    with serving(answered) as url:
+        reader = Kubernetes.from_options({"url": url}, rules=Rules(), clock=FakeClock(NOW))
+        with pytest.raises(SchedulerUnreachable, match=f"{url}/api/v1/pods"):
+            reader.snapshot()

@@ -7,16 +7,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from gpuledger.attribution import Rules
 from gpuledger.clock import SystemClock
 from gpuledger.ports import SchedulerSnapshot, WatchingReader
 from gpuledger.testing import FakeClock
 from schedulers.fakes.apiserver import Asked, Fault, Serving, Store, serve
 from schedulers.kubernetes.books import Book
-from schedulers.kubernetes.core import NODES
+from schedulers.kubernetes.core import NODES, PODS
 from schedulers.kubernetes.discovery import Served
 from schedulers.kubernetes.family import Kubernetes
 from schedulers.kubernetes.reading import thinned
+from schedulers.kubernetes.watching import Following, Lost
 from tests.schedulers.kubernetes_objects import NOW, by, node, pod
 
 
@@ -125,3 +128,41 @@ def test_a_heartbeat_is_no_news_and_a_taint_is() -> None:
     assert book.forward(7, NOW) is False
     assert book.forward(8, NOW) is True
     assert book.objects == {"n1": kept[2]}
+
+
+class _NoBookmarks:
+    """A server whose watches run out at once; that of pods tells of one change before."""
+
+    def __init__(self, change: dict[str, Any]) -> None:
+        self._change = change
+
+    @contextmanager
+    def lines(self, path: str, **asked: Any) -> Iterator[_Told]:
+        yield _Told([self._change] if path.endswith("/pods") and asked["resourceVersion"] == "5" else [])
+
+
+class _Told(list[dict[str, Any]]):
+    def cut(self) -> None:
+        """It has run out already."""
+
+
+def test_a_watch_that_runs_out_without_a_version_is_listed_anew_where_others_went_on() -> None:
+    books = [Book.of(Served(kind, "v1"), None, "5", []) for kind in (PODS, NODES)]
+    changed = pod("a", 1)
+    changed["metadata"]["resourceVersion"] = "9"
+    server: Any = _NoBookmarks({"type": "ADDED", "object": changed})
+    with Following(server, books, FakeClock(NOW), 5) as following:
+        with following.news:
+            following.news.wait_for(lambda: following._failure, timeout=30)
+        with pytest.raises(Lost, match="nodes told of no version"):
+            following.check()
+
+
+def test_what_a_watch_cannot_take_in_ends_it_and_is_told() -> None:
+    books = [Book.of(Served(PODS, "v1"), None, "5", [])]
+    server: Any = _NoBookmarks({"type": "ADDED", "object": {"metadata": {"name": "a"}, "spec": "none"}})
+    with Following(server, books, FakeClock(NOW), 5) as following:
+        with following.news:
+            following.news.wait_for(lambda: following._failure, timeout=30)
+        with pytest.raises(Lost, match="AttributeError"):
+            following.check()
