@@ -20,6 +20,7 @@ from schedulers.kubernetes.moment import Kind, Moment
 from schedulers.kubernetes.options import KubernetesOptions
 from schedulers.kubernetes.pods import Object
 from schedulers.kubernetes.quiet import no_collecting
+from schedulers.kubernetes.quotas import as_ceilings
 from schedulers.kubernetes.watching import read_moment, watch_moments
 from schedulers.options import parsed
 from schedulers.rights import Right
@@ -31,6 +32,7 @@ class KubernetesFamily:
 
     `kinds` are read, with `rights`; `listed` are records that a snapshot always has, be it without rows; `from_kind`
     says which records cannot be listed whole without a kind ({"clusterqueues.kueue.x-k8s.io": ("queue", "quota")}).
+    `has_queues` where it shares GPUs out by queues of its own: a ResourceQuota is then a ceiling beside them.
     """
 
     name: ClassVar[str] = "kubernetes"
@@ -38,6 +40,7 @@ class KubernetesFamily:
     rights: ClassVar[tuple[Right, ...]] = ()
     listed: ClassVar[tuple[str, ...]] = ()
     from_kind: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    has_queues: ClassVar[bool] = True
     options_class: ClassVar[type[KubernetesOptions]] = KubernetesOptions
 
     def __init__(self, options: KubernetesOptions, *, cluster: str, rules: Rules, clock: Clock) -> None:
@@ -85,6 +88,8 @@ class KubernetesFamily:
         rows = SnapshotRows(self.scheduler, self.cluster, moment.taken_at)
         with no_collecting():
             core = core_rows(moment, rows, self._rules, self.options, self.further_requests)
+            if self.has_queues:
+                as_ceilings(rows)
             self.enrich(moment, core, rows)
             finish(core)
         return rows.snapshot(moment.version, scope_of(moment, self.from_kind), (*LISTED, *self.listed))
@@ -105,3 +110,5 @@ class KubernetesFamily:
 
 class Kubernetes(KubernetesFamily):
     """Kubernetes' own scheduler."""
+
+    has_queues = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuledger.attribution.resources import is_whole
@@ -19,7 +19,7 @@ from schedulers.kubernetes.facts import CoreFacts
 from schedulers.kubernetes.names import counts_gpus, parts_gpus, underscored
 from schedulers.kubernetes.pods import Object, holds_node, meta, name_of, node_of
 from schedulers.kubernetes.quantities import quantity
-from schedulers.rows import INSTANT_SECONDS
+from schedulers.rows import INSTANT_SECONDS, SnapshotRows
 
 REQUESTS = "requests."
 LIMITS = "limits."
@@ -50,6 +50,13 @@ def quota_rows(core: CoreFacts, quotas: Mapping[str, Object]) -> None:
     for name, given in quotas.items():
         with core.rows.sparing(name, "queue"):
             _quota(core, name, given, held, cards)
+
+
+def as_ceilings(rows: SnapshotRows) -> None:
+    """Leave of each quota its limit: beside a scheduler's own queues, in which the same pods hold the same GPUs."""
+    quotas = rows.of("quota")
+    quotas[:] = [replace(quota, nominal_gpus=None) for quota in quotas]
+    rows.of("queue_state").clear()
 
 
 def _amounts(given: Mapping[str, Any] | None, field: str) -> dict[str, float]:

@@ -32,6 +32,7 @@ class KubeRay(KubernetesFamily):
     kinds: ClassVar[tuple[Kind, ...]] = (CLUSTERS, JOBS, SERVICES)
     rights: ClassVar[tuple[Right, ...]] = (Right("ray.io", ("rayclusters", "rayjobs", "rayservices")),)
     from_kind: ClassVar[Mapping[str, tuple[str, ...]]] = {kind.key: _WORK for kind in KINDS.values()}
+    has_queues = False
 
     def enrich(self, moment: Moment, core: CoreFacts, rows: SnapshotRows) -> None:
         """Every object that is a workload: what it asks for beyond its pods, where it stands, since when."""

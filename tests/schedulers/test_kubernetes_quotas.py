@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
+from gpuledger.attribution import Rules
 from gpuledger.errors import ConfigError
-from tests.schedulers.kubernetes_objects import by, mapped, node, pod, quota
+from gpuledger.testing import FakeClock
+from schedulers.deploying import family
+from schedulers.kubernetes.family import KubernetesFamily
+from tests.schedulers.kubernetes_objects import NOW, by, mapped, moment, node, pod, quota
 
 GPUS = "requests.nvidia.com/gpu"
 
@@ -28,6 +32,21 @@ def test_a_quota_of_gpus_is_a_queue_that_lends_and_borrows_nothing() -> None:
     assert (state["nominal_gpus"], state["running_gpus"], state["pending_gpus"]) == (16.0, 10.0, None)
     assert _resources(snapshot) == {"nvidia.com/gpu": (16.0, 10.0), "cpu": (0.5, 0.0), "pods": (10.0, None)}
     assert "quality_event" not in snapshot.records
+
+
+@pytest.mark.parametrize("adapter", tuple(family()), ids=lambda adapter: adapter.name)
+def test_beside_queues_that_hold_the_same_pods_a_quota_is_a_limit_and_no_second_holder(
+    adapter: type[KubernetesFamily],
+) -> None:
+    reader = adapter.from_options({"url": "http://127.0.0.1:1"}, rules=Rules(), clock=FakeClock(NOW))
+    given = quota("gpus", {GPUS: "16"}, {GPUS: "8"})
+    snapshot = reader.mapped(moment(nodes=[node("n1")], pods=[pod("a", 8, on="n1")], resourcequotas=[given]))
+    row = by(snapshot, "quota", "queue")["team-a/gpus"]
+    states = {one["queue"] for one in snapshot.records["queue_state"].to_pylist()}
+    is_all = adapter.name in {"kubernetes", "kuberay"}
+    assert (row["nominal_gpus"], row["limit_gpus"]) == (16.0 if is_all else None, 16.0)
+    assert ("team-a/gpus" in states) == is_all
+    assert _resources(snapshot)["nvidia.com/gpu"] == (16.0, 8.0)
 
 
 def test_zero_is_a_limit_and_what_is_unset_is_none() -> None:
