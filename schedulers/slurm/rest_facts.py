@@ -31,6 +31,11 @@ def each(given: Sequence[Given], name: str, make: Callable[[Given], Fact], broke
     return tuple(found)
 
 
+def cluster(given: Given) -> str:
+    """The cluster that a job or a node names as its own; "" where it does not."""
+    return text(given.get("cluster") or given.get("cluster_name"))
+
+
 def job(given: Given) -> Job:
     """One of /slurm/.../jobs. Raises BadInput."""
     states = words(find(given, "job.state"))

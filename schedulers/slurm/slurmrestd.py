@@ -6,7 +6,7 @@ import base64
 import json
 import re
 import ssl
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -71,6 +71,7 @@ class Slurmrestd:
         self._url = options.rest().url
         self._auth = None if options.token_file is None else _Token(options.user, options.token_file, clock)
         self._version = ""
+        self._cluster = ""
         self._http: httpx.Client | None = None
         self.where = f"{self._url}/slurm/"
 
@@ -85,6 +86,7 @@ class Slurmrestd:
         jobs, hosts = self._slurm("jobs"), self._slurm("nodes")
         partitions, reservations = self._slurm("partitions"), self._slurm("reservations")
         associations, qos = self._slurmdb("associations", denied), self._slurmdb("qos", denied)
+        associations = self._of_this_cluster(associations, [*jobs, *hosts], denied)
         told = json.dumps([jobs, hosts, associations, qos], sort_keys=True)
         return Facts(
             jobs=each(jobs, "job_id", rest_facts.job, broken),
@@ -137,6 +139,22 @@ class Slurmrestd:
         except (NotPermitted, SchedulerUnreachable) as error:
             denied.append((f"accounting ({plural})", str(error)))
             return ()
+
+    def _of_this_cluster(
+        self,
+        associations: Sequence[Mapping[str, Any]],
+        named: Iterable[Mapping[str, Any]],
+        denied: list[tuple[str, str]],
+    ) -> Sequence[Mapping[str, Any]]:
+        """One accounting may serve many clusters, and lists them all. Jobs name theirs, later versions' nodes too."""
+        clusters = {str(one["cluster"]) for one in associations if one.get("cluster")}
+        self._cluster = next(filter(None, (rest_facts.cluster(one) for one in named)), self._cluster)
+        if len(clusters) < 2:
+            return associations
+        if not self._cluster:
+            those = ", ".join(sorted(clusters))
+            denied.append(("accounting (associations)", f"serves {those}, and no job says which of them this is"))
+        return [one for one in associations if self._cluster and one.get("cluster") == self._cluster]
 
     @contextmanager
     def _connected(self) -> Iterator[None]:

@@ -20,7 +20,7 @@ from schedulers.slurm import Slurm
 from schedulers.slurm.dialect import at, find, number, tres, words
 from schedulers.slurm.rest_facts import association, job, past, qos
 from tests.schedulers.reading import rows
-from tests.schedulers.worlds.slurm import fake
+from tests.schedulers.worlds.slurm import LIMIT, fake
 from tests.servers.slurmrestd import BEGUN, TOKEN, Slurmrestd, old_job, old_node
 
 FIXTURES = Path(__file__).resolve().parents[3] / "shared" / "fixtures" / "schedulers" / "slurm-22.05"
@@ -225,6 +225,25 @@ def test_numbers_have_two_forms_and_no_sentinels() -> None:
     assert words(["MIXED", "DRAIN"]) == words("mixed+drain") == {"MIXED", "DRAIN"}
     assert tres([{"type": "gres", "name": "gpu:h100", "count": 0}, {"type": "cpu", "count": None}]) == "gres/gpu:h100=0"
     assert find({"QOS": [1]}, "qos.list") == find({"qos": [1]}, "qos.list") == [1]
+
+
+def test_accounts_of_other_clusters_of_one_accounting_are_not_ours(stack: ExitStack, tmp_path: Path) -> None:
+    told = fake()
+    for one in told.associations:
+        one["cluster"] = "here"
+    other = {**told.associations[1], "cluster": "there", "max": {"tres": {"total": [{**LIMIT, "count": 99}]}}}
+    told.associations += [other, {**other, "account": "theirs"}]
+    asked = reader(told, stack, tmp_path)
+    unknown = asked.snapshot()
+    assert "here, there" in str(dict(unknown.scope.denied))
+    assert rows(unknown, "quota") == []
+    told.jobs[0]["cluster"] = "here"
+    for _ in range(2):
+        known = asked.snapshot()
+        assert known.scope.is_complete
+        limits = {row["queue"]: row["nominal_gpus"] for row in rows(known, "quota")}
+        assert limits == {"root": None, "ml": 8, "bio": None, "qos/normal": None}
+        told.jobs[0]["cluster"] = ""  # it is known by now
 
 
 def test_a_share_that_is_the_parents_is_no_number() -> None:
