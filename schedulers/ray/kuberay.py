@@ -72,14 +72,18 @@ class _Work:
         if known is None and not self._with_gpus:
             return False
         self._core.workloads[self.workload_id] = self._workload(known)
-        if self._asked.ending:
+        if self._ending(known):
             self._core.unsay(self.workload_id, self._asked.ending)
         elif known is None or known.status != "running":
             self._say_why()
         return True
 
+    def _ending(self, known: Workload | None) -> str:
+        """How it ended; empty while pods of it run: the cluster of a job that is over stays unless it says otherwise."""
+        return "" if known is not None and known.status == "running" else self._asked.ending
+
     def _workload(self, known: Workload | None) -> Workload:
-        asked, whose = self._asked, self._whose
+        asked, whose, ending = self._asked, self._whose, self._ending(known)
         if known is None:
             known = Workload(
                 workload_id=self.workload_id,
@@ -100,12 +104,12 @@ class _Work:
                 status="pending",
             )
         wanted = sum(group.wanted for group in self._with_gpus)
-        status = asked.ending or known.status
+        status = ending or known.status
         updated = replace(
             known,
             submitted_at=min(known.submitted_at, asked.submitted_at),
             started_at=known.started_at or asked.started_at,
-            ended_at=asked.ended_at or known.ended_at if asked.ending else known.ended_at,
+            ended_at=asked.ended_at or known.ended_at if ending else known.ended_at,
             pod_count=max(known.pod_count, wanted, 1),
             min_replicas=sum(group.least for group in self._with_gpus),
             eligible_at=None if asked.is_suspended else known.eligible_at or asked.submitted_at,

@@ -66,6 +66,14 @@ def test_jobs_that_are_over() -> None:
     assert failed["reason"] == "AppFailed"
 
 
+def test_a_job_that_is_over_runs_on_while_its_cluster_holds_gpus() -> None:
+    over = ray_job("kept", "Complete", workers(1, 4), jobStatus="SUCCEEDED", startTime=EIGHT_TEN, endTime=HALF_PAST)
+    snapshot = mapped(node("n1"), over, pod("kept-0", 4, on="n1", labels=labels_of("RayJob", "kept")))
+    row = by(snapshot, "workload", "name")["kept"]
+    assert (row["status"], row["ended_at"]) == ("running", None)
+    assert "finished" in {event["kind"] for event in rows(snapshot, "workload_event")}
+
+
 EIGHT_TEN = "2026-03-02T08:10:00Z"
 
 
