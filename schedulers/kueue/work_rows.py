@@ -126,10 +126,10 @@ class Works:
 
 
 def _with_pods(status: str, known: Workload | None) -> str:
-    """What Kueue says, and where pods know better, what they say: they run still, or succeeded all already."""
+    """What Kueue says, and where pods know better, what they say: they run (also on), or succeeded all already."""
     if known is None:
         return status
-    runs, is_done = known.status == "running" and status in WAITING, known.status == "finished"
+    runs, is_done = known.status == "running" and status in (*WAITING, *OVER), known.status == "finished"
     return known.status if runs or (is_done and status in ("admitted", "running")) else status
 
 

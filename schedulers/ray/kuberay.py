@@ -79,7 +79,7 @@ class _Work:
         return True
 
     def _ending(self, known: Workload | None) -> str:
-        """How it ended; empty while pods of it run: the cluster of a job that is over stays unless it says otherwise."""
+        """How it ended; empty while pods of it run: a job that is over may leave its cluster."""
         return "" if known is not None and known.status == "running" else self._asked.ending
 
     def _workload(self, known: Workload | None) -> Workload:

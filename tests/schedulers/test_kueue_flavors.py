@@ -102,3 +102,13 @@ def test_what_was_admitted_in_part_is_as_large_as_that_part() -> None:
     wait = only(snapshot, "wait")
     assert (wait["cause"], wait["gpus"], wait["pods"]) == ("startup", 16.0, 2)
     assert only(snapshot, "queue_state")["reserved_gpus"] == 16.0
+
+
+def test_work_that_is_over_for_kueue_runs_on_while_its_pods_hold_gpus() -> None:
+    over = workload("ray", *LET_GO, true("Finished", "Succeeded"), owned_by=RAY)
+    queue = cluster_queue("q", {"h100": [quota(32)]})
+    snapshot = read(moment(node("n1"), queue, local_queue("team-a", "gpus", "q"), over, pod("r1", RAY)))
+    row = only(snapshot, "workload")
+    assert (row["status"], row["ended_at"]) == ("running", None)
+    assert only(snapshot, "queue_state")["running_gpus"] == 8.0
+    assert only(snapshot, "quality_event")["kind"] == "quota_mismatch"
