@@ -81,6 +81,11 @@ class Job:
         return begin is None or end is None or not begin < end <= now + _CLOCKS
 
     @property
+    def is_resized(self) -> bool:
+        """Whether the accounting tells of it since its size was changed: that time stands for its submit time."""
+        return self.start_at is not None and self.submit_at > self.start_at
+
+    @property
     def is_waiting(self) -> bool:
         """Whether it is in the queue."""
         return bool(self.states & WAITING) and not self.is_holding

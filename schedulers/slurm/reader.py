@@ -83,7 +83,7 @@ class Slurm:
         is_counted = False
         for begin, end in days(window.from_at, until_at):
             jobs, broken = self._transport.finished(begin, end)
-            if not is_counted and any(job.restarts is None for job in jobs):
+            if not is_counted and any(job.restarts is None or job.is_resized for job in jobs):
                 back = timedelta(days=self._options.history_back_days)
                 attempts.counted(self._transport.finished(window.from_at - back, window.from_at)[0])
                 is_counted = True
@@ -94,8 +94,7 @@ class Slurm:
         for what, why in broken:
             rows.problem("unreadable_object", what, why, subject_kind="workload")
         maker = JobRows(rows=rows, rules=self._rules, hosts={}, names=self._options.pod_names)
-        once = {job.key: job for job in jobs}  # the accounting may tell one attempt twice
-        add_finished(tuple(once.values()), maker, rows, summaries=self._options.summaries)
+        add_finished(jobs, maker, rows, summaries=self._options.summaries)
         return rows.snapshot(version, SnapshotScope(unlisted=RECORDS), also=sorted(RECORDS))
 
     def _rows(self) -> SnapshotRows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -145,10 +146,13 @@ def _resized(*ends: tuple[str, int, int, str]) -> list[Job]:
     return found
 
 
+@pytest.mark.parametrize("restarts", [None, 0])
 @pytest.mark.parametrize("hours", [8, 3])
-def test_a_job_that_was_resized_is_one_that_held_less_later(hours: int) -> None:
+def test_a_job_that_was_resized_is_one_that_held_less_later(hours: int, restarts: int | None) -> None:
     told_ = Told()
-    told_.past = _resized(("n1,n2", 4, 4, "RESIZING"), ("n1", 2, 1, "COMPLETED"))
+    told_.past = [
+        replace(one, restarts=restarts) for one in _resized(("n1,n2", 4, 4, "RESIZING"), ("n1", 2, 1, "COMPLETED"))
+    ]
     window = Window(NOW - hours * HOUR, NOW)
     (chunk,) = Slurm(SlurmOptions(), clock=FakeClock(NOW), transport=told_).history(window)
     (work,) = rows(chunk, "workload")
