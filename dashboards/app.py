@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from dashboards import access, filters, notices
-from dashboards.questions import gpu, hours, quality, waste
+from dashboards.questions import gpu, hours, quality, queues, waste
 from dashboards.view import View
 from gpuledger import config
 from gpuledger.clock import Clock, SystemClock
@@ -22,6 +22,7 @@ Question = Callable[[View], None]
 QUESTIONS: dict[str, tuple[Question, str, str]] = {
     "hours": (hours.show, "hours.title", ":material/account_balance:"),
     "waste": (waste.show, "waste.title", ":material/recycling:"),
+    "queues": (queues.show, "queues.menu", ":material/hourglass_top:"),
     "gpu": (gpu.show, "gpu.title", ":material/memory:"),
     "quality": (quality.show, "quality.menu", ":material/rule:"),
 }
@@ -38,7 +39,7 @@ def _view(texts: Texts, pages: dict[str, Any], clock: Clock) -> View:
         tenants = [row["tenant"] for row in ask("ledger_tenants", from_at=window.from_at, to_at=window.to_at)]
         tenant = filters.choose_tenant(texts, tenants)
     notices.stale(texts, extent.get("to_at"), clock.now(), timezone)
-    return View(texts, filters.Filters(window, timezone, tenant), ask, extent, pages)
+    return View(texts, filters.Filters(window, timezone, tenant), ask, extent, clock.now(), pages)
 
 
 def main(clock: Clock | None = None, first: str = "hours") -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import streamlit as st
@@ -17,18 +18,25 @@ from gpuledger.presentation.texts import Texts
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The reader's language and filters, the way to ask, what the ledger covers, and links to the other pages."""
+    """The reader's language and filters, how to ask, what the ledger covers, the time, and links to the other pages."""
 
     texts: Texts
     filters: Filters
     ask: Ask
     extent: Mapping[str, Any]
+    now: datetime
     pages: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def period(self) -> str:
         """The chosen period with its zone."""
         return numbers.period(self.filters.window.from_at, self.filters.window.to_at, self.filters.timezone)
+
+    @property
+    def moment(self) -> datetime:
+        """The end of the period; where it goes on after the ledger, the ledger's; without a ledger, this minute."""
+        known_until = self.extent.get("to_at") or self.now.replace(second=0, microsecond=0)
+        return min(self.filters.window.to_at, known_until)
 
     def hours(self, value: float | None) -> str:
         """GPU-hours as text in the reader's language."""
@@ -53,8 +61,17 @@ def _shown(value: Any) -> Any:
     return round(value, 3 if abs(value) <= 1 else 1) if isinstance(value, float) else value
 
 
-def show_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, Any], key: str, **options: Any) -> Any:
-    """Rows as a table that sorts, searches and exports; `columns` maps a field to its title or column definition."""
+def show_table(
+    rows: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, Any],
+    key: str,
+    placeholder: str = numbers.NO_VALUE,
+    **options: Any,
+) -> Any:
+    """Rows as a table that sorts, searches and exports; `columns` maps a field to its title or column definition.
+
+    `placeholder` is what a missing value reads as.
+    """
     table = {name: [_shown(row[name]) for row in rows] for name in columns}
     height: Any = "auto" if len(rows) < 12 else 420
     return st.dataframe(
@@ -63,7 +80,7 @@ def show_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, Any], ke
         hide_index=True,
         width="stretch",
         height=height,
-        placeholder=numbers.NO_VALUE,
+        placeholder=placeholder,
         key=key,
         **options,
     )

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from gpuledger.errors import QueryRefused
+from tests.dashboards import recorded_queues
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
 END = START + timedelta(days=14)
@@ -339,6 +340,8 @@ QUERIES: Mapping[str, Callable[[Mapping[str, Any]], list[dict[str, Any]]]] = {
     "inventory_differences": _inventory_differences,
     "coverage_by_node": _coverage_by_node,
     "quality_summary": _quality_summary,
+    "queue_usage": lambda p: recorded_queues.usage(p["at"], HOSTILE),
+    "waits": lambda _: recorded_queues.waits(HOSTILE),
 }
 
 _NO_EXTENT = {"from_at": None, "to_at": None, "gpu_count": 0, "node_count": 0, "pool_count": 0, "final_until_at": None}

@@ -45,6 +45,7 @@ CHARTS = {
     "days": lambda: _series("day"),
     "tenants": lambda: bars.tenants(rows("ledger_tenants", **BOUNDS), EN),
     "causes": lambda: bars.causes(rows("findings_by_cause", **BOUNDS), EN),
+    "waits": lambda: bars.waits(rows("waits", **BOUNDS), EN),
     "shares": lambda: bars.state_shares({State.ALLOC_IDLE: 0.25, State.ALLOC_UNKNOWN: 0.75}, EN),
     "states": lambda: _timeline("states", frame.LIGHT),
     "activity": lambda: _timeline("activity", frame.DARK),

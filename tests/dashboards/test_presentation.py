@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from gpuledger.model import State, Window
+from gpuledger.model.vocabulary import PENDING_CAUSES, QUEUE_STATUSES, Blame
 from gpuledger.presentation import escaping, numbers, spans, states, texts
 from gpuledger.presentation.balance import Balance
 from gpuledger.presentation.findings import view
@@ -92,6 +93,11 @@ def test_every_text_exists_in_both_languages_with_the_same_values():
             parsed = string.Formatter().parse(texts._table()[key][language])
             names.append({name for _, name, _, _ in parsed if name is not None})
         assert names[0] == names[1], key
+
+
+def test_every_cause_of_a_wait_has_its_words_and_so_has_who_can_end_it():
+    wanted = [("wait_cause", PENDING_CAUSES), ("blame", Blame), ("queue_status", QUEUE_STATUSES)]
+    assert {f"{family}.{word}" for family, words in wanted for word in words} <= texts.keys()
 
 
 def test_every_state_has_its_words_and_the_order_holds_each_once():

@@ -24,6 +24,8 @@ _TENANT_STATES = {
     State.ALLOC_UNKNOWN: "unknown_gpu_hours",
 }
 
+_WAITING = "#5B7DB1"
+
 
 def _names(order: list[str]) -> alt.Y:
     axis = alt.Axis(labelLimit=220, ticks=False, domain=False, labelPadding=8)
@@ -92,6 +94,25 @@ def causes(rows: Sequence[Mapping[str, Any]], texts: Texts, paper: frame.Paper =
         found = sum(row["finding_count"] for row in folded)
         drawn.append({"name": name, "value": wasted, "text": f"{numbers.gpu_hours(wasted, texts.language)}  ({found})"})
     return _plain(drawn, LOOKS[State.ALLOC_IDLE].colour, paper)
+
+
+def waits(rows: Sequence[Mapping[str, Any]], texts: Texts, paper: frame.Paper = frame.LIGHT) -> frame.Spec:
+    """Rows of query `waits` (at least one with GPU-hours): GPU-hours that waited by cause, the most first."""
+    hours: dict[str, float] = {}
+    counts: dict[str, int] = {}
+    for row in rows:
+        hours[row["cause"]] = hours.get(row["cause"], 0.0) + (row["gpu_hours"] or 0.0)
+        counts[row["cause"]] = counts.get(row["cause"], 0) + row["workload_count"]
+    drawn = [
+        {
+            "name": texts.code("wait_cause", cause),
+            "value": waited,
+            "text": f"{numbers.gpu_hours(waited, texts.language)}  ({counts[cause]})",
+        }
+        for cause, waited in sorted(hours.items(), key=lambda each: (-each[1], each[0]))
+        if waited > 0
+    ]
+    return _plain(drawn, _WAITING, paper)
 
 
 def _plain(drawn: list[dict[str, Any]], colour: str, paper: frame.Paper) -> frame.Spec:
