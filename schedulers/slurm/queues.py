@@ -128,9 +128,13 @@ class QueueRows:
         weight: float | None = None,
         is_own: bool = True,
     ) -> None:
-        """What a queue may hold, of GPUs as a quota, of everything as Slurm says it."""
+        """What a queue may hold, of GPUs as a quota, of everything as Slurm says it.
+
+        A limit of one type lies within that of all GPUs: beside it, it is no second quota.
+        """
         now = self.rows.taken_at
-        for flavor, limit in {"": limits.get(GPU), **_by_model(limits)}.items():
+        by_model = {} if GPU in limits else _by_model(limits)
+        for flavor, limit in {"": limits.get(GPU), **by_model}.items():
             self.rows.add(
                 Quota(
                     queue=queue,
@@ -176,7 +180,7 @@ class QueueRows:
         )
         told = self.facts.used.get((one.account, one.user), count.used if count.is_known else None)
         used = None if one.partition else told
-        self._limits(queue, tenant, tres(limits.get("group")), used, weight=one.share)
+        self._limits(queue, tenant, tres(limits.get("group")), used, weight=one.share, is_own=False)
         self._each(queue, tenant, limits)
 
     def _qos(self, qos: Qos, count: _Account) -> None:

@@ -6,25 +6,27 @@
 --   unused_quota_gpus double, promisable_gpus double
 -- Reads: quota, queue, queue_state, node_state
 -- Units: whole GPUs; the ratio is the sum of quotas by usable GPUs; NULL where the scheduler told of no node
--- Ignores: queues without a limit (counted beside), quotas above others (a parent's holds its children's, but for a Kueue cohort,
---   whose own quota is added), slices and shares of cards. `promisable_gpus` is the lesser of what is unused and what is free.
+-- Ignores: queues without a limit (counted beside) and with nothing but a limit (of a user, a namespace), quotas above others (a
+--   parent's holds its children's, but for a Kueue cohort, whose own quota is added), slices and shares of cards.
+--   `promisable_gpus` is the lesser of what is unused and what is free.
 -- Order: scheduler
 with quotas as (
-    select quota.queue, quota.nominal_gpus, quota.not_reported, coalesce(queue.scheduler, 'default') as scheduler, queue.parent
+    select quota.queue, quota.nominal_gpus, quota.limit_gpus, quota.not_reported, coalesce(queue.scheduler, 'default') as scheduler, queue.parent
     from quota
     left join queue using (queue)
     where quota.from_at <= :at::timestamptz and coalesce(quota.until_at > :at::timestamptz, true)
     qualify row_number() over (partition by quota.queue, quota.flavor order by quota.from_at desc) = 1
 ),
 
-above as (select distinct parent as queue from quotas where parent is not null and scheduler <> 'kueue' and not starts_with(scheduler, 'kueue/')),
+above as (select distinct parent as queue from quotas where parent is not null and nominal_gpus is not null and scheduler <> 'kueue' and not starts_with(scheduler, 'kueue/')),
 
 by_queue as (
     select
         scheduler,
         queue,
         case when bool_and(nominal_gpus is not null) then sum(nominal_gpus) end as nominal_gpus,
-        bool_or(nominal_gpus is null and not list_contains(string_split(not_reported, '|'), 'nominal_gpus')) as is_unlimited
+        bool_or(nominal_gpus is null and limit_gpus is null and not list_contains(string_split(not_reported, '|'), 'nominal_gpus')) as is_unlimited,
+        bool_or(list_contains(string_split(not_reported, '|'), 'nominal_gpus')) as is_unreported
     from quotas
     anti join above using (queue)
     group by scheduler, queue
@@ -42,7 +44,7 @@ summed as (
         by_queue.scheduler,
         sum(by_queue.nominal_gpus) as quota_gpus,
         count(*) filter (where by_queue.is_unlimited) as unlimited_queue_count,
-        count(*) filter (where by_queue.nominal_gpus is null and not by_queue.is_unlimited) as unreported_queue_count,
+        count(*) filter (where by_queue.is_unreported and not by_queue.is_unlimited) as unreported_queue_count,
         sum(states.running_gpus) as used_gpus,
         sum(case when by_queue.nominal_gpus - states.running_gpus is not null then greatest(0, by_queue.nominal_gpus - states.running_gpus) end) as unused_quota_gpus
     from by_queue

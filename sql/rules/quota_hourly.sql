@@ -5,14 +5,30 @@
 --   demand_known_hours double, nominal_gpu_hours double, running_gpu_hours double, running_with_nominal_gpu_hours double,
 --   pending_gpu_hours double, demand_gpu_hours double, idle_gpu_hours double, idle_quota_gpu_hours double,
 --   outage_gpu_hours double, unmet_gpu_hours double, max_demand_gpus double
--- Reads: queue_state, quota
+-- Reads: queue_state, quota, queue
 -- Units: GPU-hours; hours for the three covers; GPUs for `max_demand_gpus`, NULL where demand was never known
--- Ignores: time without a state; where a state names no nominal and no quota was in force, or one of its flavors is
+-- Ignores: queues above others that have states (their quota is that of those below); time without a state; where a state
+--   names no nominal and no quota was in force, or one of its flavors is
 --   unlimited or not reported, idle and unmet are unknown and left out, which `nominal_known_hours` tells; where what
 --   waits was not reported, so is demand, which `demand_known_hours` tells; outages (disjoint, as two lists) only in
 --   `idle_quota_gpu_hours`
 -- Order: by queue, hour_at
-with states_in_the_window as (
+with queues_with_a_state as (
+    select distinct queue
+    from queue_state
+    where
+        ts < :to_at::timestamptz
+        and ts + to_microseconds((duration_seconds * 1000000)::bigint) > :from_at::timestamptz
+),
+
+queues_above_others as (
+    select distinct queue.parent as queue
+    from queue
+    semi join queues_with_a_state on queue.queue = queues_with_a_state.queue
+    where queue.parent is not null
+),
+
+states_in_the_window as (
     select
         queue,
         tenant,
@@ -22,6 +38,7 @@ with states_in_the_window as (
         greatest(ts, :from_at::timestamptz) as from_at,
         least(ts + to_microseconds((duration_seconds * 1000000)::bigint), :to_at::timestamptz) as until_at
     from queue_state
+    anti join queues_above_others on queue_state.queue = queues_above_others.queue
     where
         ts < :to_at::timestamptz
         and ts + to_microseconds((duration_seconds * 1000000)::bigint) > :from_at::timestamptz

@@ -105,7 +105,7 @@ def test_what_commands_print_becomes_records(commands: Commands) -> None:
     assert [(row["leaf"], row["spine"]) for row in rows(snapshot, "node")] == [("leaf", None)]
     quota = {row["queue"]: (row["nominal_gpus"], row["limit_gpus"]) for row in rows(snapshot, "quota")}
     assert quota == {
-        "root": (None, None), "ml": (8, 8), "ml/user/ann": (4, 4), "qos/normal": (None, None),
+        "root": (None, None), "ml": (8, 8), "ml/user/ann": (None, 4), "qos/normal": (None, None),
         "qos/high": (None, None), "qos/high/per-user": (None, 4),
     }  # fmt: skip
     used = {row["queue"]: row["used"] for row in rows(snapshot, "queue_resource") if row["resource"] == "gres/gpu"}

@@ -232,15 +232,21 @@ def test_limits_lowered_below_what_runs_and_counts_that_differ_are_told() -> Non
 
 
 def test_unlimited_zero_and_a_limit_of_one_type_are_three_things() -> None:
-    limits = {"open": "", "shut": "gres/gpu=0", "typed": "gres/gpu:h100=4,cpu=64"}
+    limits = {
+        "open": "",
+        "shut": "gres/gpu=0",
+        "typed": "gres/gpu:h100=4,cpu=64",
+        "both": "gres/gpu=16,gres/gpu:h100=4",
+    }
     accounts = tuple(
         Association(account=name, limits=Limits(tres={"group": text} if text else {})) for name, text in limits.items()
     )
     found = snapshot(Told(associations=accounts))
     quota = {(row["queue"], row["flavor"]): row["limit_gpus"] for row in rows(found, "quota")}
-    assert quota == {("open", ""): None, ("shut", ""): 0, ("typed", ""): None, ("typed", "H100"): 4}
+    typed = {("typed", ""): None, ("typed", "H100"): 4}
+    assert quota == {("open", ""): None, ("shut", ""): 0, **typed, ("both", ""): 16}
     resources = {(row["queue"], row["resource"]): row["limit"] for row in rows(found, "queue_resource")}
-    assert resources["typed", "cpu"] == 64
+    assert (resources["typed", "cpu"], resources["both", "gres/gpu:h100"]) == (64, 4)
 
 
 def test_a_user_has_what_the_users_jobs_hold_and_no_limit_of_the_account() -> None:
