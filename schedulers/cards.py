@@ -73,7 +73,7 @@ class Cards:
             if _offers(node, resource)
         }
         if not shares:
-            return 1.0 if is_whole(underscored(resource)) else None
+            return 1.0 if is_whole(underscored(resource)) or resource in self.core.gpu_resources else None
         return shares.pop() if len(shares) == 1 else None
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import lru_cache
 
 WHOLE_CARD = "nvidia_com_gpu"
@@ -65,26 +65,31 @@ def shared(resource: str) -> str:
 
 
 def cards(
-    capacity: Mapping[str, float], offered: Mapping[str, float], label: Callable[[str], str | None]
+    capacity: Mapping[str, float],
+    offered: Mapping[str, float],
+    label: Callable[[str], str | None],
+    further: Container[str] = (),
 ) -> int | None:
     """How many physical cards `offered` are of the GPU resources in a node's `capacity`; None where nobody can tell.
 
-    `label` looks up a label of the node. Copies (time-slicing) are divided. A count of slices says nothing of cards:
-    where whole cards are cut into equal ones the label `gpu.count` counts slices, too.
+    `label` looks up a label of the node; one of `further` resources is a card, too. Copies (time-slicing) are divided.
+    A count of slices says nothing of cards: where whole cards are cut into equal ones the label `gpu.count` counts
+    slices, too.
     """
     if any(offered.values()) and "-MIG-" in (label("nvidia.com/gpu.product") or ""):
         return None
     replicas, labelled = label("nvidia.com/gpu.replicas") or "", label("nvidia.com/gpu.count") or ""
     copies = max(1, int(replicas)) if replicas.isdecimal() else 1
-    has_slices = any(count for name, count in (*capacity.items(), *offered.items()) if not is_whole(name))
+    whole = {name: count for name, count in capacity.items() if is_whole(name) or name in further}
     if not labelled.isdecimal():
+        both = (*capacity.items(), *offered.items())
+        has_slices = any(count for name, count in both if not is_whole(name) and name not in further)
         return None if has_slices or not offered else int(sum(offered.values()) // copies)
-    return _left_of(int(labelled), capacity, offered, copies) if any(offered.values()) else 0
+    return _left_of(int(labelled), whole, offered, copies) if any(offered.values()) else 0
 
 
-def _left_of(cards_there: int, capacity: Mapping[str, float], offered: Mapping[str, float], copies: int) -> int:
+def _left_of(cards_there: int, whole: Mapping[str, float], offered: Mapping[str, float], copies: int) -> int:
     """The cards that are left where less is offered than there is: a card that is lost takes its copies with it."""
-    lost = sum(max(0.0, count - offered.get(name, 0.0)) for name, count in capacity.items() if is_whole(name))
-    whole = sum(count for name, count in capacity.items() if is_whole(name))
-    per_card = max(copies, whole / cards_there) if cards_there else 1
+    lost = sum(max(0.0, count - offered.get(name, 0.0)) for name, count in whole.items())
+    per_card = max(copies, sum(whole.values()) / cards_there) if cards_there else 1
     return max(0, cards_there - math.ceil(lost / per_card))

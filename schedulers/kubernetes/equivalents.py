@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
+from gpuledger.attribution.resources import is_whole
 from gpuledger.model import slice_share
 from schedulers.kubernetes.facts import CoreFacts
 from schedulers.kubernetes.hami import GPU, Asked
-from schedulers.kubernetes.names import counts_gpus
+from schedulers.kubernetes.names import underscored
 from schedulers.kubernetes.pods import Object, meta, node_of
 
 _MIG = "nvidia.com/mig-"
 _COPY = f"{GPU}.shared"
+_CUT = re.compile(r"-MIG-(.+?)(?:-SHARED)?$")
 
 
 def model_for(core: CoreFacts, node: str | None) -> str | None:
@@ -47,14 +51,31 @@ def _names_copies(core: CoreFacts, node: str | None) -> bool:
     return _COPY in ((found.get("status") or {}).get("capacity") or {}) if found else False
 
 
+def _profile(core: CoreFacts, node: str | None) -> str | None:
+    """The profile of the equal slices that `node` names as it would cards (MIG strategy single)."""
+    found = core.nodes.get(node or "")
+    product = (meta(found).get("labels") or {}).get("nvidia.com/gpu.product", "") if found else ""
+    cut = _CUT.search(product)
+    return cut[1] if cut else None
+
+
+def _copies_of_slice(core: CoreFacts, resource: str, node: str | None) -> int:
+    found = core.nodes.get(node or "")
+    labelled = (meta(found).get("labels") or {}).get(f"{resource}.replicas", "") if found else ""
+    return max(1, int(labelled)) if labelled.isdecimal() else 1
+
+
 def of_resource(core: CoreFacts, resource: str, count: float, node: str | None) -> float | None:
     """`count` of a resource (the cluster's spelling) in whole GPUs; None where that cannot be told."""
     if resource.startswith(_MIG):
-        share = slice_share(model_for(core, node), resource.removeprefix(_MIG))
-        return None if share is None else count * share
+        plain = resource.removesuffix(".shared")
+        share = slice_share(model_for(core, node), plain.removeprefix(_MIG))
+        return None if share is None else count * share / _copies_of_slice(core, plain, node)
     if resource == _COPY or (resource == GPU and not _names_copies(core, node)):
-        return count / copies(core, node)
-    return count if counts_gpus(resource) else None
+        profile = _profile(core, node)
+        share = slice_share(model_for(core, node), profile) if profile else 1.0
+        return None if share is None else count * share / copies(core, node)
+    return count if is_whole(underscored(resource)) or resource in core.gpu_resources else None
 
 
 def of_pod(core: CoreFacts, pod: Object) -> float | None:

@@ -56,11 +56,10 @@ def _amounts(node: Object, book: str) -> dict[str, float]:
     return {name: quantity(amount, f"status.{book}[{name}]") for name, amount in given.items()}
 
 
-def _cards(facts: NodeFacts, offered: Mapping[str, float], labels: Mapping[str, str]) -> int | None:
-    there, given = (
-        {underscored(name): count for name, count in amounts.items()} for amounts in (facts.capacity, offered)
-    )
-    return cards(there, given, labels.get)
+def _cards(core: CoreFacts, there: Mapping[str, float], offered: Mapping[str, float], node: Object) -> int | None:
+    there, offered = ({underscored(name): count for name, count in amounts.items()} for amounts in (there, offered))
+    labels: Mapping[str, str] = meta(node).get("labels") or {}
+    return cards(there, offered, labels.get, {underscored(name) for name in core.gpu_resources})
 
 
 def node_rows(core: CoreFacts, topology: Mapping[str, tuple[str, ...]], devices: Devices) -> dict[str, NodeFacts]:
@@ -100,7 +99,7 @@ def _inventory(core: CoreFacts, node: Object, facts: NodeFacts, claimable: Seque
     if registered:
         core.cards_of_node[facts.name] = registered
     model = canonical_model(labels.get("nvidia.com/gpu.product") or (registered[0].model if registered else None))
-    count, offered = _cards(facts, facts.capacity, labels), _cards(facts, facts.allocatable, labels)
+    count, offered = (_cards(core, facts.capacity, one, node) for one in (facts.capacity, facts.allocatable))
     if registered:
         count, offered = len(registered), sum(card.is_healthy for card in registered)
     elif claimable and not count:

@@ -55,7 +55,7 @@ class Cards:
             return None
         if resource.startswith(MIG_PREFIX):
             return slice_share(self.queues.models.get(flavor), resource.removeprefix(MIG_PREFIX))
-        return 1.0 if is_whole(underscored(resource)) else None
+        return 1.0 if is_whole(underscored(resource)) or resource in self.core.gpu_resources else None
 
     def _nodes_of(self, flavor: str) -> list[str]:
         """Nodes with GPUs that carry the labels of a flavor; a flavor without labels is of any node."""

@@ -34,3 +34,35 @@ def _renamed(cards: int) -> Object:
 def test_a_copy_is_a_part_of_a_card_and_a_card_beside_copies_is_whole(host: Object, asked: Object, gpus: float) -> None:
     core = CoreFacts(rows=SnapshotRows("kubernetes", "default", NOW), rules=Rules(), nodes={"n1": host})
     assert of_pod(core, asked) == gpus
+
+
+CUT = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "nvidia.com/gpu.count": "56"}
+SLICE = "nvidia.com/mig-1g.10gb"
+
+
+@pytest.mark.parametrize(
+    ("host", "resource", "gpus"),
+    [
+        (node("n1", 56, labels=CUT), "nvidia.com/gpu", 1.0),
+        (
+            node("n1", 56, labels={**CUT, "nvidia.com/gpu.product": f"{CUT['nvidia.com/gpu.product']}-SHARED"}),
+            SHARED,
+            1.0,
+        ),
+        (node("n1", 7, resource=SLICE), SLICE, 1.0),
+        (node("n1", 14, resource=f"{SLICE}.shared", labels={f"{SLICE}.replicas": "2"}), f"{SLICE}.shared", 0.5),
+        (node("n1", 8, resource="mthreads.com/vgpu"), "mthreads.com/vgpu", None),
+        (node("n1", 8, resource="volcano.sh/vgpu-number"), "volcano.sh/vgpu-number", None),
+        (node("n1", 8, resource="example.com/fast"), "example.com/fast", 7.0),
+    ],
+)
+def test_seven_of_a_resource_in_cards(host: Object, resource: str, gpus: float | None) -> None:
+    held = pod("a", 0, requests={resource: "7"}, on="n1")
+    core = CoreFacts(
+        rows=SnapshotRows("kubernetes", "default", NOW),
+        rules=Rules(),
+        nodes={"n1": host},
+        model_of_node={"n1": "A100"},
+        gpu_resources=frozenset({"example.com/fast"}),
+    )
+    assert of_pod(core, held) == gpus

@@ -284,3 +284,10 @@ def test_equal_slices_that_are_named_as_cards_say_nothing_of_cards() -> None:
     snapshot = mapped(nodes=[node("n", 56, labels=labels)])
     assert (snapshot.records["node"].num_rows, snapshot.records["scheduler_node"].num_rows) == (0, 0)
     assert by(snapshot, "node_state", "node")["n"]["capacity"] == 56.0
+
+
+def test_a_resource_that_the_operator_names_counts_cards() -> None:
+    host = node("n", 8, resource="example.com/fast", allocatable=7)
+    snapshot = mapped(nodes=[host], options={"gpu_resources": ["example.com/fast"]})
+    assert by(snapshot, "node", "node")["n"]["gpu_count"] == 8
+    assert by(snapshot, "scheduler_node", "node")["n"]["gpu_count"] == 7
