@@ -29,6 +29,7 @@ STEPS = (
     "quality_metric",
     "quality_gap",
     "quality_inventory",
+    "quality_promised",
     "quality_claim",
     "quality_unheld",
 )

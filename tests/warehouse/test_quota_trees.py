@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.model import Queue, QueueState, Quota
+from gpuledger.model import NodeState, Queue, QueueState, Quota, Window
 from gpuledger.testing import FakeClock
 from tests.warehouse.test_holds import AT, at, put
 from warehouse import Warehouse
@@ -60,3 +60,14 @@ def test_a_department_whose_teams_hold_its_quota_leaves_none_of_it_idle(accounts
         "lab/a": (40, 8),
         "lab/b": (24, 0),
     }
+
+
+@pytest.mark.parametrize(("usable", "value"), [(63.0, [64.0]), (64.0, [])])
+def test_quotas_beyond_the_cards_are_told_for_each_hour(accounts: Warehouse, usable: float, value: list[float]) -> None:
+    node: dict[str, Any] = {"capacity": 64.0, "allocatable": usable, "allocated": 56.0, "free": usable - 56}
+    put(accounts, "node_state", [NodeState(scheduler="slurm", node="n", resource="gres_gpu", from_at=at(-60), **node)])
+    accounts.build_ledger(Window(at(0), at(120)), until_at=at(120))
+    given: dict[str, Any] = {"kind": "over_promised", "from_at": at(0), "to_at": at(120), "limit_count": 9}
+    found = accounts.query("quality_list", **given).to_pylist()
+    assert [row["value"] for row in found] == 2 * value
+    assert {(row["source"], row["subject"], row["count"]) for row in found} <= {("slurm", "slurm", 1)}
