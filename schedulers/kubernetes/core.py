@@ -85,8 +85,8 @@ def core_rows(
 def _claimed(core: CoreFacts, devices: Devices, gone: Sequence[Object]) -> None:
     for pod in (*core.pods_by_uid.values(), *gone):
         claims = claims_of(pod)
-        wanted = devices.wanted(claims)
-        if wanted or (claims and wanted is not None and len(claims) == len(pod["spec"]["resourceClaims"])):
+        wanted = devices.wanted(claims) if claims else None
+        if wanted or (wanted is not None and len(claims) == len(pod["spec"]["resourceClaims"])):
             core.claimed[uid_of(pod, core.rows.cluster)] = wanted
 
 
