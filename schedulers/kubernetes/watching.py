@@ -17,7 +17,7 @@ from schedulers.kubernetes.books import Book, number
 from schedulers.kubernetes.client import Api, Lines
 from schedulers.kubernetes.moment import Kind, Moment
 from schedulers.kubernetes.options import KubernetesOptions
-from schedulers.kubernetes.pods import Object, name_of, uid_of
+from schedulers.kubernetes.pods import Object, meta, name_of, uid_of
 from schedulers.kubernetes.reading import Lists, read_lists, thinned
 
 LONGEST_WATCH_SECONDS = 240
@@ -26,6 +26,9 @@ SHORTEST_WATCH_SECONDS = 5
 
 MOST_FAILURES = 8
 """Connections that may fail in a row before the server counts as away."""
+
+ANEW_SECONDS = {True: 3600.0, False: 300.0}
+"""How long what may be read is taken as it was found (whether that was all): rights, kinds and namespaces change."""
 
 _TICK_SECONDS = 0.2
 
@@ -194,8 +197,8 @@ def watch_moments(
 ) -> Iterator[Moment]:
     """The first moment, then one for each change, at most one in `every_seconds`, until `stop` is set.
 
-    Lists anew when the server forgot what came after a watch's version. Raises SchedulerUnreachable when the server
-    stays away.
+    Lists anew when the server forgot what came after a watch's version, and from time to time. Raises
+    SchedulerUnreachable when the server stays away.
     """
     kinds, last = tuple(kinds), None
     while not stop.is_set():
@@ -213,18 +216,18 @@ def watch_moments(
 
 
 def _with_gone(moment: Moment, last: Moment | None) -> Moment:
-    """What was there before the lists were made anew, and is not any more, went meanwhile."""
-    if last is None:
+    """What was there before the lists were made anew, and is not any more, went meanwhile, as far as it can be seen."""
+    if last is None or not moment.has("pods"):
         return moment
-    there = {uid_of(pod, "") for pod in moment.of("pods")}
-    gone = tuple((pod, moment.taken_at) for pod in last.of("pods") if uid_of(pod, "") not in there)
-    return replace(moment, gone=gone)
+    there, seen = {uid_of(pod, "") for pod in moment.of("pods")}, moment.scope.namespaces
+    known = [pod for pod in last.of("pods") if not seen or meta(pod)["namespace"] in seen]
+    return replace(moment, gone=tuple((pod, moment.taken_at) for pod in known if uid_of(pod, "") not in there))
 
 
 def _followed(api: Api, lists: Lists, clock: Clock, stop: Event, every_seconds: float) -> Iterator[Moment]:
     books = books_of(lists)
     watch_seconds = min(LONGEST_WATCH_SECONDS, max(SHORTEST_WATCH_SECONDS, math.ceil(every_seconds)))
-    due = monotonic() + every_seconds
+    due, anew = monotonic() + every_seconds, monotonic() + ANEW_SECONDS[lists.scope.is_complete]
     with Following(api, books, clock, watch_seconds) as following:
         has_changed = False
         while not stop.wait(0):
@@ -241,3 +244,5 @@ def _followed(api: Api, lists: Lists, clock: Clock, stop: Event, every_seconds: 
             if moment is not None:
                 has_changed, due = False, monotonic() + every_seconds
                 yield moment
+            if monotonic() >= anew:
+                return

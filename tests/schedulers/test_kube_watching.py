@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from gpuledger.attribution import Rules
 from gpuledger.clock import SystemClock
 from gpuledger.ports import SchedulerSnapshot, WatchingReader
 from gpuledger.testing import FakeClock
-from schedulers.fakes.apiserver import Asked, Fault, Serving, Store, serve
+from schedulers.fakes.apiserver import Access, Asked, Fault, Serving, Store, Subject, serve
 from schedulers.kubernetes.books import Book
 from schedulers.kubernetes.core import NODES, PODS
 from schedulers.kubernetes.discovery import Served
@@ -166,3 +167,34 @@ def test_what_a_watch_cannot_take_in_ends_it_and_is_told() -> None:
             following.news.wait_for(lambda: following._failure, timeout=30)
         with pytest.raises(Lost, match="AttributeError"):
             following.check()
+
+
+def _allowed(*rules: dict[str, Any], **namespaces: list[dict[str, Any]]) -> Subject:
+    return Subject("reader", list(rules), {name.replace("_", "-"): given for name, given in namespaces.items()})
+
+
+def test_rights_that_come_and_go_are_seen_and_what_is_hidden_has_not_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("schedulers.kubernetes.watching.ANEW_SECONDS", {True: 0.0, False: 0.0})
+    everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}
+    part = _allowed({**everything, "resources": ["nodes", "namespaces"]}, team_a=[everything])
+    subjects = {"t": part}
+    store = _store(pod("a", 1, on="n1"), pod("hidden", 1, on="n2", namespace="team-b"))
+    for name in ("team-a", "team-b"):
+        store.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    token = tmp_path / "token"
+    token.write_text("t", encoding="utf-8")
+    stop = threading.Event()
+    with serve(store, access=Access(subjects)) as api:
+        options = {"url": api.url, "token_file": str(token)}
+        reader = Kubernetes.from_options(options, rules=Rules(), clock=SystemClock())
+        snapshots = iter(reader.watch(stop, every_seconds=0.05))
+        assert _names(next(snapshots)) == {"a"}
+        subjects["t"] = _allowed(everything)
+        assert _names(_until(snapshots, {"a", "hidden"})) == {"a", "hidden"}
+        subjects["t"] = part
+        assert _names(_until(snapshots, {"a"})) == {"a"}  # the other one is not even there as one that ended
+        stop.set()
+        for _ in snapshots:
+            continue
