@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from collector.settings import CollectorSettings, DcgmEndpoint, KubeStateMetricsEndpoint, NvidiaSmi, Nvml, OtherSource
 from docs import generate
@@ -14,6 +15,12 @@ from gpuledger import registry
 from gpuledger.config import Settings
 from gpuledger.model import RECORDS, State
 from gpuledger.model.vocabulary import ASSET_STATUSES, CONDITIONS, STAGES, WORKLOAD_KINDS
+from schedulers.airflow.api import AirflowOptions
+from schedulers.deploying import family
+from schedulers.kubernetes.options import KubernetesOptions
+from schedulers.ray import RayOptions
+from schedulers.slurm.options import SlurmOptions
+from schedulers.yarn.api import YarnOptions
 from warehouse.queries import catalogue
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,6 +35,14 @@ DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
 def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
+
+OPTIONS: dict[str, type[BaseModel]] = {
+    **{adapter.name: adapter.options_class for adapter in family()},
+    "slurm": SlurmOptions,
+    "ray": RayOptions,
+    "yarn": YarnOptions,
+    "airflow": AirflowOptions,
+}
 
 GLOSSARY = _text(ROOT / "GLOSSARY.md")
 README = _text(ROOT / "README.md")
@@ -178,3 +193,15 @@ def test_decisions_are_numbered_and_say_what_follows() -> None:
         assert page.startswith(f"# {int(path.name[:4])}. "), path.name
         for heading in ("Context", "Decision", "Consequences"):
             assert f"\n## {heading}" in page, path.name
+
+
+@pytest.mark.parametrize("name", [name for name in registry.SCHEDULERS if name != "fake"])
+def test_every_option_of_a_scheduler_stands_in_its_page_and_no_other(name: str) -> None:
+    page = _text(DOCS / "schedulers" / f"{name}.md")
+    own = set(OPTIONS[name].model_fields)
+    if name != "kubernetes" and issubclass(OPTIONS[name], KubernetesOptions):
+        assert "those of `kubernetes`" in page.lower()
+        own -= set(KubernetesOptions.model_fields)
+    table = _section(page, "## Options") if "## Options\n" in page else ""
+    named = re.findall(r"^\| (`[^|]+`) \|", table, re.MULTILINE)
+    assert {option for cell in named for option in re.findall(r"`(\w+)`", cell)} == own
