@@ -14,7 +14,7 @@ from gpuledger.errors import NotPermitted, SchedulerUnreachable
 from schedulers.slurm import columns, command_facts, command_jobs
 from schedulers.slurm.facts import Facts, Job
 from schedulers.slurm.options import SlurmOptions
-from schedulers.slurm.transport import Broken, places, places_in
+from schedulers.slurm.transport import Broken, check_counted, places, places_in
 
 _OURS = {"TZ": "UTC", "LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "standard", "SLURM_BITSTR_LEN": "0"}
 _THEIRS = ("SQUEUE_", "SINFO_", "SACCT_", "SCONTROL_", "SLURM_CLUSTERS")
@@ -29,6 +29,7 @@ class Commands:
         self._options = options
         self.where = f"squeue ({options.slurm_conf or 'its own configuration'})"
         self._sacct_columns: tuple[str, ...] = ()
+        self._is_counted = False
 
     def facts(self) -> Facts:
         """Everything, once. What the accounting does not let us see is in `denied`."""
@@ -80,6 +81,12 @@ class Commands:
     def finished(self, begin: datetime, end: datetime) -> tuple[list[Job], Broken]:
         """The attempts of `sacct` that ran or waited in the time; earlier attempts are told by -D, steps left out."""
         known = self._columns()
+        if not self._is_counted:
+            told = self._lines("sacctmgr", "-nP", "show", "tres", "format=type,name")
+            check_counted(
+                "sacctmgr show tres", ((kind, name) for kind, _, name in (one.partition("|") for one in told))
+            )
+            self._is_counted = True
         broken: Broken = []
         mark = _mark()
         asked = ("-a", "-X", "-D", "-n", "-p", f"--delimiter={mark}", f"--format={','.join(known)}")

@@ -22,6 +22,7 @@ PLACES: Mapping[str, tuple[str, ...]] = {
     "partition.nodes": ("nodes.configured", "nodes"),
     "reservation.holders": ("accounts", "users"),
     "qos.list": ("qos", "QOS"),
+    "tres.list": ("tres", "TRES"),
     "qos.priority": ("priority",),
     "past.task": ("array.task_id",),
     "past.state": ("state.current",),

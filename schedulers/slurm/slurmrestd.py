@@ -19,11 +19,11 @@ from gpuledger.clock import Clock
 from gpuledger.errors import ConfigError, NotPermitted, SchedulerUnreachable
 from schedulers.rest import token_in, told_of
 from schedulers.slurm import rest_facts
-from schedulers.slurm.dialect import VERSIONS, find
+from schedulers.slurm.dialect import PLACES, VERSIONS, find
 from schedulers.slurm.facts import Facts, Job
 from schedulers.slurm.options import SlurmOptions
 from schedulers.slurm.rest_facts import each
-from schedulers.slurm.transport import Broken, places_in
+from schedulers.slurm.transport import Broken, check_counted, places_in
 
 _PATH = re.compile(r"/slurm/(v\d+\.\d+\.\d+)/jobs/?")
 _NOTHING = "Nothing found"
@@ -72,6 +72,7 @@ class Slurmrestd:
         self._auth = None if options.token_file is None else _Token(options.user, options.token_file, clock)
         self._version = ""
         self._cluster = ""
+        self._is_counted = False
         self._http: httpx.Client | None = None
         self.where = f"{self._url}/slurm/"
 
@@ -106,6 +107,11 @@ class Slurmrestd:
         broken: Broken = []
         query = {"start_time": f"uts{int(begin.timestamp())}", "end_time": f"uts{int(end.timestamp())}"}
         with self._connected():
+            if not self._is_counted:
+                path = f"/slurmdb/{self._agreed()}/tres"
+                told = ((str(one.get("type")), str(one.get("name"))) for one in self._list(path, "tres"))
+                check_counted(f"GET {self._url}{path}", told)
+                self._is_counted = True
             path = f"/slurmdb/{self._agreed()}/jobs"
             given = self._list(path, "jobs", {**query, "skip_steps": "true"})
         return list(each(given, "job_id", rest_facts.past, broken)), broken
@@ -194,7 +200,7 @@ class Slurmrestd:
         if wrong:
             refused = any(word in wrong.lower() for word in _REFUSALS)
             raise (NotPermitted if refused else SchedulerUnreachable)(f"GET {where}: {answer.status_code} {wrong}")
-        given = find(told, f"{plural}.list") if plural == "qos" else find(told, plural)
+        given = find(told, f"{plural}.list") if f"{plural}.list" in PLACES else find(told, plural)
         if answer.status_code >= 400 or not isinstance(given, list):
             raise SchedulerUnreachable(f"GET {where}: {answer.status_code}, and no list of {plural}")
         return given

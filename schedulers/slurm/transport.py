@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from gpuledger.errors import BadInput, ConfigError
+from gpuledger.errors import BadInput, ConfigError, SchedulerUnreachable
 from schedulers.slurm.facts import Facts, Job
 from schedulers.slurm.names import hosts
 
@@ -30,6 +30,12 @@ class Transport(Protocol):
     def finished(self, begin: datetime, end: datetime) -> tuple[list[Job], Broken]:
         """Every attempt of jobs that ran or waited in [`begin`, `end`), from the accounting."""
         ...
+
+
+def check_counted(where: str, kinds: Iterable[tuple[str, str]]) -> None:
+    """Raises SchedulerUnreachable where (type, name) of what the accounting counts has no GPU: all would have had 0."""
+    if not any(kind == "gres" and name.split(":")[0] == "gpu" for kind, name in kinds):
+        raise SchedulerUnreachable(f"{where}: the accounting counts no GPUs: AccountingStorageTRES lacks gres/gpu")
 
 
 def places(lines: Iterable[str]) -> dict[str, tuple[str | None, str | None]]:

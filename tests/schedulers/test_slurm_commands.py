@@ -59,6 +59,7 @@ class Commands:
             self.says(f"scontrol.{what}", text.encode())
         self.says("sacctmgr.assoc", b"root||||1||\nml|||root|8|gres/gpu=8|\nml|ann|||1|gres/gpu=4|")
         self.says("sacctmgr.qos", b"normal|0|||||\nhigh|9|normal||gres/gpu=4||")
+        self.says("sacctmgr.tres", b"cpu|\ngres|gpu\ngres|gpu:h100")
         self.says("sacct.--helpformat", FIELDS.encode())
         self.says("sacct", b"ann|1|1|COMPLETED\n".replace(b"|", MARK))
         for name, word in {"squeue": "", "scontrol": "show", "sacctmgr": "show", "sacct": "-"}.items():
@@ -233,6 +234,13 @@ def test_a_name_with_a_lines_end_hides_no_places_and_tells_none_of_others(comman
     forged = "JobId=3 JobName=z\nJobId=1 JOB_GRES=gpu:5   " + places.format(1, 4)
     commands.says("scontrol.job", f"{job}\n{forged}".encode())
     assert [row["gpu_count"] for row in rows(commands.reader().snapshot(), "pod")] == [None, None]
+
+
+def test_an_accounting_that_counts_no_gpus_has_no_history_of_them(commands: Commands) -> None:
+    commands.says("sacctmgr.tres", b"cpu|\ngres|craynetwork")
+    window = Window(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 2, tzinfo=UTC))
+    with pytest.raises(SchedulerUnreachable, match=r"show tres: the accounting counts no GPUs"):
+        next(commands.reader().history(window))
 
 
 def test_what_hidden_partitions_have_is_asked_for_too(commands: Commands) -> None:

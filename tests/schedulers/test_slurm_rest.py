@@ -195,7 +195,7 @@ def test_history_asks_by_days_in_seconds_and_counts_attempts(stack: ExitStack, t
         )
     )
     assert len(chunks) == 2
-    asked = [path.partition("?")[2] for path in told.asked if "/slurmdb/" in path]
+    asked = [path.partition("?")[2] for path in told.asked if "/slurmdb/" in path and "/jobs?" in path]
     assert "uts1772280000" in asked[0]
     assert "uts1772323200" in asked[0]
     assert [(row["workload_id"], row["status"], row["attempt"]) for row in rows(chunks[1], "workload")] == [
@@ -225,6 +225,17 @@ def test_numbers_have_two_forms_and_no_sentinels() -> None:
     assert words(["MIXED", "DRAIN"]) == words("mixed+drain") == {"MIXED", "DRAIN"}
     assert tres([{"type": "gres", "name": "gpu:h100", "count": 0}, {"type": "cpu", "count": None}]) == "gres/gpu:h100=0"
     assert find({"QOS": [1]}, "qos.list") == find({"qos": [1]}, "qos.list") == [1]
+
+
+def test_an_accounting_that_counts_no_gpus_has_no_history_of_them(stack: ExitStack, tmp_path: Path) -> None:
+    for version in ("v0.0.38", "v0.0.42"):
+        told = fake()
+        told.version = version
+        window = Window(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 2, tzinfo=UTC))
+        assert len(list(reader(told, stack, tmp_path).history(window))) == 1
+        del told.tres[1:]
+        with pytest.raises(SchedulerUnreachable, match=r"/tres: the accounting counts no GPUs"):
+            next(reader(told, stack, tmp_path).history(window))
 
 
 def test_accounts_of_other_clusters_of_one_accounting_are_not_ours(stack: ExitStack, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ TOKEN = "token-not-to-be-told"
 BEGUN = 1_772_409_600
 """2026-03-02T00:00:00Z."""
 NO_VAL = 4_294_967_294
+GPU = {"type": "gres", "name": "gpu"}
 
 
 def old_job(number: int, **told: Any) -> dict[str, Any]:
@@ -79,6 +80,7 @@ class Slurmrestd:
     associations: list[dict[str, Any]] = field(default_factory=list)
     qos: list[dict[str, Any]] = field(default_factory=list)
     past: list[dict[str, Any]] = field(default_factory=list)
+    tres: list[dict[str, Any]] = field(default_factory=lambda: [{"type": "cpu", "name": None}, dict(GPU)])
     errors: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     headers: list[Mapping[str, str]] = field(default_factory=list)
@@ -98,8 +100,8 @@ class Slurmrestd:
     def _body(self, path: str, kind: str) -> dict[str, Any]:
         is_old = self.version == "v0.0.38"
         if path.startswith("/slurmdb/"):
-            listed = {"jobs": self.past, "associations": self.associations, "qos": self.qos}[kind]
-            return {"QOS" if kind == "qos" and is_old else kind: listed}
+            listed = {"jobs": self.past, "associations": self.associations, "qos": self.qos, "tres": self.tres}[kind]
+            return {kind.upper() if kind in ("qos", "tres") and is_old else kind: listed}
         if kind == "jobs":
             return {"jobs": self.jobs if is_old else [new_job(job) for job in self.jobs]}
         if kind == "nodes":
