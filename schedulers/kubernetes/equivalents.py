@@ -45,6 +45,14 @@ def copies(core: CoreFacts, node: str | None) -> int:
     return max(1, int(labelled)) if labelled.isdecimal() else 1
 
 
+def is_card(core: CoreFacts, resource: str, node: str) -> bool:
+    """Whether `resource` on `node` is what its name says, and not copies, shares or slices under the cards' name."""
+    if resource != GPU:
+        return True
+    has_copies = copies(core, node) > 1 and not _names_copies(core, node)
+    return not (has_copies or core.cards_of_node.get(node) or _profile(core, node))
+
+
 def _names_copies(core: CoreFacts, node: str | None) -> bool:
     """Whether copies have a name of their own on `node`: one that has the usual name is a card then."""
     found = core.nodes.get(node or "")

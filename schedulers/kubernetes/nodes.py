@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from gpuledger.attribution.resources import cards
+from gpuledger.attribution.resources import cards, shared
 from gpuledger.model import Condition, Node, NodeState, SchedulerNode, canonical_model
 from schedulers.kubernetes.claims import Device, Devices
+from schedulers.kubernetes.equivalents import is_card
 from schedulers.kubernetes.facts import CoreFacts
 from schedulers.kubernetes.hami import cards_of
 from schedulers.kubernetes.names import underscored
@@ -164,7 +165,10 @@ def allocate(core: CoreFacts, nodes: Mapping[str, NodeFacts]) -> None:
 
 
 def state_rows(core: CoreFacts, nodes: Mapping[str, NodeFacts]) -> None:
-    """Adds a `node_state` row for each GPU resource that a node has, or that its pods hold."""
+    """Adds a `node_state` row for each GPU resource that a node has, or that its pods hold.
+
+    Copies and shares that have the name of cards are named as shared: nobody is to add them up as cards.
+    """
     for name, facts in nodes.items():
         topology = json.dumps(facts.topology, ensure_ascii=False, sort_keys=True) if facts.topology else None
         for resource in sorted({*facts.capacity, *facts.allocatable, *facts.allocated}):
@@ -172,7 +176,7 @@ def state_rows(core: CoreFacts, nodes: Mapping[str, NodeFacts]) -> None:
                 NodeState(
                     scheduler=core.rows.scheduler,
                     node=name,
-                    resource=underscored(resource),
+                    resource=underscored(resource) if is_card(core, resource, name) else shared(underscored(resource)),
                     capacity=facts.capacity.get(resource, 0.0),
                     allocatable=facts.allocatable.get(resource, 0.0),
                     allocated=facts.allocated[resource],

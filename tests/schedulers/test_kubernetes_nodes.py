@@ -291,3 +291,20 @@ def test_a_resource_that_the_operator_names_counts_cards() -> None:
     snapshot = mapped(nodes=[host], options={"gpu_resources": ["example.com/fast"]})
     assert by(snapshot, "node", "node")["n"]["gpu_count"] == 8
     assert by(snapshot, "scheduler_node", "node")["n"]["gpu_count"] == 7
+
+
+def test_copies_and_slices_under_the_name_of_cards_are_named_as_shared() -> None:
+    register = "GPU-1,10,24576,100,NVIDIA-L4,0,true:"
+    snapshot = mapped(
+        nodes=[
+            node("cards", 8),
+            node("copies", 32, labels={"nvidia.com/gpu.replicas": "4"}),
+            node("slices", 56, labels={"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"}),
+            node("shares", 10, annotations={"hami.io/node-nvidia-register": register}),
+        ],
+        pods=[pod("a", 3, on="copies")],
+    )
+    states = by(snapshot, "node_state", "node")
+    assert {name for name, row in states.items() if row["resource"] == "nvidia_com_gpu"} == {"cards"}
+    assert {row["resource"] for row in states.values()} == {"nvidia_com_gpu", "nvidia_com_gpu_shared"}
+    assert _state(states["copies"]) == (32.0, 32.0, 3.0, 29.0)
