@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 
 from gpuledger.app.schedulers.feed import Feed
-from gpuledger.model import Allocation, NodeState, Pod, QueueState, Quota, Wait, Workload, to_table
+from gpuledger.model import (
+    Allocation,
+    Condition,
+    Node,
+    NodeState,
+    Pod,
+    QueueState,
+    Quota,
+    SchedulerNode,
+    Wait,
+    Workload,
+    to_table,
+)
 from gpuledger.ports import SchedulerSnapshot, SnapshotScope
 from gpuledger.testing import FakeClock
 from tests.app.conftest import NOW, Api
@@ -42,8 +54,8 @@ def feed(api: Api, clock: FakeClock) -> Feed:
     return a_feed(api, clock)
 
 
-def a_feed(api: Api, clock: FakeClock, name: str = "k") -> Feed:
-    return Feed(Silent(name), api.service, clock, interval_seconds=60.0)
+def a_feed(api: Api, clock: FakeClock, name: str = "k", cluster: str = "default") -> Feed:
+    return Feed(Silent(name, cluster), api.service, clock, interval_seconds=60.0)
 
 
 def ask(api: Api, sql: str) -> list[tuple[Any, ...]]:
@@ -146,3 +158,24 @@ def test_a_cause_that_comes_back_under_an_old_date_takes_no_other_causes_time(
         "topology": 1,
         "priority": 1,
     }
+
+
+def a_node(minutes: float, scheduler: str, cluster: str, *, is_drained: bool) -> SchedulerSnapshot:
+    drain = Condition(subject_kind="node", subject="n", condition="drain", from_at=NOW)
+    return snap(
+        minutes,
+        node=[Node(node="n", cluster=cluster, gpu_count=8, from_at=at(minutes))],
+        scheduler_node=[SchedulerNode(scheduler=scheduler, node="n", gpu_count=8, from_at=at(minutes))],
+        condition=[drain] if is_drained else [],
+    )
+
+
+def test_what_two_schedulers_say_of_one_node_stays_theirs_over_a_restart(api: Api, clock: FakeClock) -> None:
+    """Slurm drained the node, Kubernetes did not; both books begin anew before either is told anything."""
+    for minute in (0, 1, 2):
+        kubernetes, slurm = a_feed(api, clock, "k"), a_feed(api, clock, "s", "eu")
+        for feed in (kubernetes, slurm):
+            feed._book = feed._learn()
+        kubernetes.store(a_node(minute, "k", "default", is_drained=False))
+        slurm.store(a_node(minute, "s/eu", "eu", is_drained=True))
+    assert ask(api, "select source, from_at, until_at from condition") == [("s/eu", 0, None)]

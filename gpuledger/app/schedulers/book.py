@@ -78,7 +78,7 @@ class SnapshotBook:
             taken_at=snapshot.taken_at,
             ended_at=min(snapshot.taken_at, self._known_until(snapshot.taken_at)),
             scope=snapshot.scope,
-            listed={record: shortened(frame(rows)) for record, rows in snapshot.records.items()},
+            listed={record: self._listed(rows) for record, rows in snapshot.records.items()},
         )
         look = replace(look, hidden=self._hidden(look))
         rows: dict[str, pl.DataFrame] = {}
@@ -94,6 +94,14 @@ class SnapshotBook:
             known=MappingProxyType(kept),
         )
         return {record: table(record, found) for record, found in rows.items() if found.height}, after
+
+    def _listed(self, rows: pa.Table) -> pl.DataFrame:
+        """Rows of a snapshot; a condition that a scheduler states is named as that scheduler's."""
+        found = shortened(frame(rows))
+        if "condition" not in found.columns:
+            return found
+        stated = pl.when(pl.col("source") == "scheduler").then(pl.lit(self.scheduler)).otherwise("source")
+        return found.with_columns(source=stated)
 
     def _hidden(self, look: Look) -> frozenset[str]:
         """Queues that are not listed, but may be in namespaces that were seen before and could not be seen now."""
