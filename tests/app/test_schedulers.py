@@ -137,6 +137,7 @@ BAD = {
     "unknown option": ('[[scheduler]]\nadapter = "scripted"\noptions = { urll = "x" }', "urll"),
     "unknown key": ('[[scheduler]]\nadapter = "scripted"\nintervall = 5', "intervall"),
     "twice": ('[[scheduler]]\nadapter = "scripted"\n[[scheduler]]\nadapter = "scripted"', "twice"),
+    "one cluster": ('[[scheduler]]\nadapter = "scripted"\n[[scheduler]]\nadapter = "watched"', "scripted and watched"),
     "cannot be watched": ('[[scheduler]]\nadapter = "scripted"\nwatch = true', "cannot be watched"),
     "for trials": ('[[scheduler]]\nadapter = "fake"', "cannot be read"),
     "another table": ("[schedulers]\nadapter = 1", "schedulers"),

@@ -60,6 +60,13 @@ def entries(path: Path) -> list[Entry]:
     names = [one.name for one in listed]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"schedulers_file: {path}: {twice} is there twice; give each cluster a name of its own")
+    clusters = [one.cluster for one in listed]
+    if twice := next((name for name in clusters if clusters.count(name) > 1), None):
+        both = " and ".join(one.adapter for one in listed if one.cluster == twice)
+        raise ConfigError(
+            f"schedulers_file: {path}: {both} have the cluster {twice!r} twice: queues of one name would be one queue; "
+            "give each a cluster of its own"
+        )
     return listed
 
 
