@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -19,6 +20,9 @@ from typing import Any
 import httpx
 import pytest
 from playwright.sync_api import Page, sync_playwright
+
+from gpuledger.app.client import connect
+from gpuledger.model import Wait, to_table
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
@@ -139,8 +143,39 @@ def test_overview_shows_what_api_and_cli_say(site: Site, page: Page) -> None:
     assert shown["Free, stranded"] == pytest.approx(hours(cli, "free_stranded"), abs=0.5)
 
 
+def cells(page: Page, table: int) -> list[list[str]]:
+    """The body of a table: it is drawn on a canvas, which holds its words for those who cannot see it."""
+    rows = page.locator("[data-testid=stDataFrame]").nth(table).locator("canvas [role=row]")
+    rows.nth(1).locator("[role=gridcell]").first.wait_for(state="attached", timeout=60_000)
+    return [row.locator("[role=gridcell]").all_text_contents() for row in rows.all()[1:]]
+
+
+def test_queues_show_what_the_service_knows_of_them(site: Site, page: Page) -> None:
+    begin, end = datetime(2026, 2, 28, tzinfo=UTC), datetime(2026, 3, 2, tzinfo=UTC)
+    known: dict[str, Any] = {"workload_id": "unlisted", "cause": "capacity", "reason": "FitError", "gpus": 8.0}
+    wait = Wait(from_at=end - timedelta(hours=5), until_at=end - timedelta(hours=2), **known)
+    with contextlib.closing(connect(site.service)) as client:
+        assert client.ingest("wait", to_table("wait", [wait]), "a wait")["accepted"] == 1
+        queues = client.query("queue_usage", at=end).to_pylist()
+    page.goto(f"{site.dashboards}/queues?period=days&from={begin.date()}&to={(end - timedelta(days=1)).date()}&tz=UTC")
+    page.wait_for_selector("h1", timeout=90_000)
+    assert figure(page, "Queues") == len(queues) > 1
+    assert figure(page, "Waited") == figure(page, "For lack of GPUs") == 24
+    shown = {row[0]: row for row in cells(page, 0)}
+    assert {queue["nominal_is"] for queue in queues} == {"set", "none"}
+    for queue in queues:
+        row = shown[queue["queue"]]
+        if queue["nominal_is"] == "set":
+            assert float(row[2]) == pytest.approx(queue["nominal_gpus"], abs=0.05)
+        else:
+            assert row[2] == "no quota"
+        assert float(row[4]) == pytest.approx(queue["running_gpus"], abs=0.05)
+        assert (queue["borrowed_gpus"], row[5]) == (None, ""), "drawn as words, and no zero"
+    assert cells(page, 1)[0][:3] == ["too few GPUs free", "more GPUs, or a better arrangement", "(no queue)"]
+
+
 def test_every_page_opens_without_an_exception(site: Site, page: Page) -> None:
-    for path in ("/", "/waste", "/gpu", "/quality"):
+    for path in ("/", "/waste", "/queues", "/gpu", "/quality"):
         page.goto(f"{site.dashboards}{path}")
         page.wait_for_selector("h1", timeout=90_000)
         page.wait_for_timeout(1500)
