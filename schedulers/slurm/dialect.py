@@ -15,6 +15,17 @@ from gpuledger.errors import BadInput
 VERSIONS = tuple(f"v0.0.{number}" for number in range(46, 37, -1))
 """Versions of the data that we understand, best first: Slurm 26.11 to 22.05."""
 
+EVERY_ATTEMPT: Mapping[str, Mapping[str, str]] = {
+    "v0.0.38": {"skip_steps": "true"},
+    "v0.0.39": {},
+    "": {"skip_steps": "true", "show_duplicates": "true", "disable_truncate_usage_time": "true"},
+}
+"""How the accounting is asked for every attempt with its own times, without steps; "" is any later version.
+
+Asked for anything special, later versions tell one attempt of each job, and cut its times at the ends of the window.
+39 was of both kinds, and has no names for the rest: nothing special is asked.
+"""
+
 PLACES: Mapping[str, tuple[str, ...]] = {
     "job.state": ("job_state",),
     "job.nodes": ("nodes", "job_resources.nodes.list", "job_resources.nodes"),

@@ -19,7 +19,7 @@ from gpuledger.clock import Clock
 from gpuledger.errors import ConfigError, NotPermitted, SchedulerUnreachable
 from schedulers.rest import token_in, told_of
 from schedulers.slurm import rest_facts
-from schedulers.slurm.dialect import PLACES, VERSIONS, find
+from schedulers.slurm.dialect import EVERY_ATTEMPT, PLACES, VERSIONS, find
 from schedulers.slurm.facts import Facts, Job
 from schedulers.slurm.options import SlurmOptions
 from schedulers.slurm.rest_facts import each
@@ -113,7 +113,7 @@ class Slurmrestd:
                 check_counted(f"GET {self._url}{path}", told)
                 self._is_counted = True
             path = f"/slurmdb/{self._agreed()}/jobs"
-            given = self._list(path, "jobs", {**query, "skip_steps": "true"})
+            given = self._list(path, "jobs", {**query, **EVERY_ATTEMPT.get(self._agreed(), EVERY_ATTEMPT[""])})
         return list(each(given, "job_id", rest_facts.past, broken)), broken
 
     def _agreed(self) -> str:

@@ -205,6 +205,28 @@ def test_history_asks_by_days_in_seconds_and_counts_attempts(stack: ExitStack, t
     assert set(chunks[1].scope.unlisted) == {"workload", "pod", "wait", "workload_event"}
 
 
+@pytest.mark.parametrize(
+    ("version", "asked"),
+    [
+        ("v0.0.38", ["skip_steps=true"]),
+        ("v0.0.39", []),
+        ("v0.0.40", ["skip_steps=true", "show_duplicates=true", "disable_truncate_usage_time=true"]),
+        ("v0.0.46", ["skip_steps=true", "show_duplicates=true", "disable_truncate_usage_time=true"]),
+    ],
+)
+def test_every_attempt_is_asked_for_with_its_own_times(
+    stack: ExitStack, tmp_path: Path, version: str, asked: list[str]
+) -> None:
+    told = fake()
+    told.version = version
+    window = Window(datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 2, tzinfo=UTC))
+    list(reader(told, stack, tmp_path).history(window))
+    (query,) = [
+        path.partition("?")[2].split("&") for path in told.asked if path.startswith("/slurmdb/") and "?" in path
+    ]
+    assert query[2:] == asked
+
+
 def test_no_finished_jobs_are_an_empty_answer_and_no_error(stack: ExitStack, tmp_path: Path) -> None:
     told = fake()
     one = reader(told, stack, tmp_path)
