@@ -226,6 +226,16 @@ def test_a_wrong_token_is_not_an_empty_cluster(scene: Scene, tmp_path: Any) -> N
     assert "not.the.token" not in str(caught.value)
 
 
+def _later(cluster: Cluster, job: str) -> None:
+    """Wait for another second in the life of a job that runs."""
+
+    def age() -> str:
+        return cluster.run("squeue", "-h", "-j", job, "-o", "%M")
+
+    begun = age()
+    until(age, lambda told: told != begun, "a later second")
+
+
 def _preempt_and_requeue(scene: Scene) -> str:
     """Changes who holds what; the number of the job that was preempted."""
     cluster = scene.cluster
@@ -235,15 +245,23 @@ def _preempt_and_requeue(scene: Scene) -> str:
     cluster.until_state(victim, "RUNNING")
     winner = cluster.submit("winner", "-w", "gpu3", "--gres=gpu:7", "-q", "high")
     cluster.until_state(winner, "RUNNING")
+    smaller = cluster.submit("smaller", "-N2", "-w", "gpu1,gpu2", "--gres=gpu:2")
     cluster.run("scontrol", "requeue", scene.jobs["named"])
+    cluster.until_state(smaller, "RUNNING")
+    for change in (("scontrol", "update", f"jobid={smaller}", "numnodes=1"), ("scancel", smaller)):
+        # The accounting tells two sizes of one second as one.
+        _later(cluster, smaller)
+        cluster.run(*change)
+    scene.jobs["smaller"] = smaller
     cluster.until_state(scene.jobs["named"], "PENDING")
     cluster.until_state(victim, "PENDING")
 
     def ended() -> str:
-        asked = f"--jobs={victim},{scene.jobs['named']}"
+        asked = f"--jobs={victim},{smaller},{scene.jobs['named']}"
         return cluster.run("sacct", "-n", "-P", "-X", "-D", asked, "--starttime=now-1hour", "--format=State")
 
-    until(ended, lambda told: "PREEMPTED" in told and "REQUEUED" in told, "the accounting of two attempts")
+    seen = {"PREEMPTED", "REQUEUED", "RESIZING", "CANCELLED"}
+    until(ended, lambda told: all(word in told for word in seen), "the accounting of attempts that ended")
     return victim
 
 
@@ -275,13 +293,15 @@ def test_requeued_and_preempted_attempts_stay_apart(scene: Scene) -> None:
 
 def test_history_is_what_sacct_says(scene: Scene, options: dict[str, Any]) -> None:
     """GPU-seconds of every attempt that ended, asked in other words."""
-    asked = ("--format=JobID,Start,End,AllocTRES,ElapsedRaw", "--starttime=now-1hour", "--state=PR,RQ,CA,CD")
-    expected = 0
+    asked = ("--format=JobID,Submit,Start,End,AllocTRES", "--starttime=now-1hour", "--state=PR,RQ,CA,CD,RS")
+    expected = 0.0
     for line in scene.cluster.run("sacct", "-a", "-n", "-P", "-X", "-D", *asked, "--endtime=now").splitlines():
-        _, start, end, tres, elapsed = line.split("|")
+        _, submit, start, end, tres = line.split("|")
         counts = [entry.partition("=")[2] for entry in tres.split(",") if entry.startswith("gres/gpu=")]
         if start not in ("Unknown", "None") and end != "Unknown":
-            expected += int(elapsed) * sum(map(int, counts))
+            # A row that is submitted after its start goes on from another size.
+            begin = max(datetime.fromisoformat(submit), datetime.fromisoformat(start))
+            expected += (datetime.fromisoformat(end) - begin).total_seconds() * sum(map(int, counts))
     found = 0.0
     window = Window(scene.began_at, datetime.now(UTC) + timedelta(seconds=5))
     for chunk in scene.cluster.reader(options).history(window):
