@@ -44,13 +44,17 @@ def parsed(cls: type[OptionsType], adapter: str, given: Mapping[str, Any]) -> Op
     try:
         return cls.model_validate(dict(given))
     except ValidationError as error:
-        wrong = "; ".join(_said(cls, one) for one in error.errors(include_url=False, include_input=False))
-        raise ConfigError(f"scheduler {adapter}: {wrong}") from None
+        raise ConfigError(f"scheduler {adapter}: {wrong_in(cls, error)}") from None
+
+
+def wrong_in(cls: type[BaseModel], error: ValidationError) -> str:
+    """What is wrong with a table for `cls`, each thing by its name and without its value."""
+    return "; ".join(_said(cls, one) for one in error.errors(include_url=False, include_input=False))
 
 
 def _said(cls: type[BaseModel], error: ErrorDetails) -> str:
     place = ".".join(map(str, error["loc"]))
     if error["type"] == "extra_forbidden":
-        return f"{place[:40]}: there is no such option; there are {', '.join(sorted(cls.model_fields))}"
+        return f"{place[:40]}: there is no such key; known: {', '.join(sorted(cls.model_fields))}"
     text = _WRITTEN.get(error["type"]) or error["msg"].removeprefix("Value error, ")
     return f"{place}: {text}" if place else text

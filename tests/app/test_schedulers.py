@@ -135,7 +135,7 @@ def a_list(folder: Path, text: str) -> Path:
 BAD = {
     "unknown adapter": ('[[scheduler]]\nadapter = "no_such"', "no_such"),
     "unknown option": ('[[scheduler]]\nadapter = "scripted"\noptions = { urll = "x" }', "urll"),
-    "unknown key": ('[[scheduler]]\nadapter = "scripted"\nintervall = 5', "intervall"),
+    "unknown key": ('[[scheduler]]\nadapter = "scripted"\nintervall = 5', "intervall: .*known: .*interval_seconds"),
     "twice": ('[[scheduler]]\nadapter = "scripted"\n[[scheduler]]\nadapter = "scripted"', "twice"),
     "one cluster": ('[[scheduler]]\nadapter = "scripted"\n[[scheduler]]\nadapter = "watched"', "scripted and watched"),
     "cannot be watched": ('[[scheduler]]\nadapter = "scripted"\nwatch = true', "cannot be watched"),

@@ -47,7 +47,9 @@ def test_every_adapter_that_reads_is_tried_here() -> None:
 
 @pytest.mark.parametrize("adapter", BY_HTTP)
 def test_a_misspelt_option_is_answered_with_those_that_there_are(adapter: str) -> None:
-    with pytest.raises(ConfigError, match=f"scheduler {adapter}: .*tokenfile: there is no such option; .*token_file"):
+    with pytest.raises(
+        ConfigError, match=f"scheduler {adapter}: .*tokenfile: there is no such key; known: .*token_file"
+    ):
         _reader(adapter, {"tokenfile": "hidden"})
 
 

@@ -15,6 +15,7 @@ from gpuledger.clock import Clock
 from gpuledger.errors import ConfigError
 from gpuledger.ports import SchedulerReader, WatchingReader
 from gpuledger.registry import resolve
+from schedulers.options import wrong_in
 
 
 class Entry(BaseModel):
@@ -74,8 +75,7 @@ def _entry(place: str, table: Any) -> Entry:
     try:
         return Entry.model_validate(table)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigError(f"{place}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise ConfigError(f"{place}: {wrong_in(Entry, error)}") from None
 
 
 def reader_of(entry: Entry, rules: Rules, clock: Clock) -> SchedulerReader:

@@ -180,8 +180,8 @@ def print_snapshot(answer: Mapping[str, Any]) -> None:
         ]
         for row in answer["waiting"]
     ]
-    named = ("workload", "queue", "GPUs", "since", "cause", "the scheduler's words")
-    console.print(_titled("waits", "wait", answer, named, waiting))
+    told = ("workload", "queue", "GPUs", "since", "cause", "the scheduler's words")
+    console.print(_titled("waits", "wait", answer, told, waiting))
     if answer["problems"]:
         problems = [[row["kind"], row["subject"], row["detail"]] for row in answer["problems"]]
         console.print(_table("problems", ("kind", "subject", "detail"), problems))
