@@ -1,7 +1,7 @@
 -- name: ledger_slot(from_at, to_at)!
 -- Each card of the window cut wherever anything about its node changes, with what holds throughout each piece.
 -- Grain: one row per gpu_uuid and piece; pieces never cross an hour.
--- Reads: ledger_card, ledger_hold, allocation, condition, scheduler_node, workload
+-- Reads: ledger_card, ledger_hold, allocation, condition, scheduler_node, node_state, workload
 -- Writes: ledger_slot
 -- Units: none
 -- Ignores: nothing.
@@ -33,14 +33,26 @@ pieces as (
     from (select distinct node, changed_at from changes where changed_at between :from_at::timestamptz and :to_at::timestamptz)
 ),
 
--- Kubernetes is heard of from some instant on, and what it said first is not known to have been otherwise before. It speaks
--- for the nodes that it lists only; another scheduler, whose records are sent whole, says of every other node that it has none.
+-- A scheduler that is read (by kube-state-metrics, or by snapshots, which tell what nodes have and whose work is) is heard of from some instant on,
+-- and what it said first is not known to have been otherwise before. It speaks for the nodes that it lists only; another
+-- scheduler, whose records are sent whole, says of every other node that it has none.
+listeners as (
+    select scheduler
+    from scheduler_node
+    where
+        scheduler = 'kubernetes'
+        or scheduler like 'kubernetes/%'
+        or scheduler in (select scheduler from node_state)
+        or scheduler in (select scheduler from workload)
+    group by scheduler
+),
+
 offers as (
     select
         node,
         gpu_count,
         case
-            when scheduler like 'kubernetes/%' and lag(from_at) over of_node is null then '-infinity'::timestamptz
+            when scheduler in (select scheduler from listeners) and lag(from_at) over of_node is null then '-infinity'::timestamptz
             else from_at
         end as from_at,
         least(until_at, lead(from_at) over of_node) as until_at
@@ -93,7 +105,7 @@ select
         when blocked.unavailable_cause is not null then blocked.unavailable_cause
         when
             scheduled_nodes.node is null
-            and (card.node in (select node from offers) or exists (select 1 from scheduler_node where scheduler not like 'kubernetes/%'))
+            and (card.node in (select node from offers) or exists (select 1 from scheduler_node where scheduler not in (select scheduler from listeners)))
             then 'not_in_scheduler'
     end as unavailable_cause
 from pieces as piece
