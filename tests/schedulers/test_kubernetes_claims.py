@@ -10,7 +10,9 @@ from tests.schedulers.kubernetes_objects import EIGHT, Object, by, mapped, node,
 def _claim(name: str, *given: tuple[str, str], **asked: Any) -> Object:
     """One request; `given` are (driver, device)."""
     request: Object = {"deviceClassName": "gpu.nvidia.com", "count": 1, **asked}
-    results: list[Object] = [{"request": "r", "driver": driver, "pool": "n1", "device": device} for driver, device in given]
+    results: list[Object] = [
+        {"request": "r", "driver": driver, "pool": "n1", "device": device} for driver, device in given
+    ]
     if request.get("adminAccess"):
         results = [{**one, "adminAccess": True} for one in results]
     status = {"allocation": {"devices": {"results": results}}} if results else {}
