@@ -6,7 +6,8 @@
 -- Reads: wait, workload, pending_cause
 -- Units: hours that workloads waited, summed; `gpu_hours` are these hours times the GPUs that waited; `open_count` still
 --   waited at the window's end; `mean_wait_hours` is by workload; `reasons` are the first five of the scheduler's words
--- Ignores: time outside the window. Of two reasons of one workload at once the later one counts.
+-- Ignores: time outside the window. Of two reasons of one workload at once the later one counts. An open wait lasts to the
+--   window's end: ask for no end that lies ahead.
 -- Order: the most GPU-hours first, then scheduler, queue, tenant, cause
 with told as (
     select

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -22,38 +23,42 @@ from gpuledger.errors import ServiceUnavailable
 from tests.app.conftest import ROOT, Ran, Served, a_reading, a_table, environment, run_cli
 from warehouse import Warehouse
 
-SECONDS = 15.0
-OLDEST = timedelta(seconds=8)
-"""How old an answer may be: a second between two batches, the rest for a busy machine to start a process in."""
+LEAST = {"written": 20, "read": 20, "commands": 4}
+"""What must have been done side by side, however long a busy machine takes for it."""
+
+PATIENCE_SECONDS = 240.0
+OLDEST = timedelta(seconds=60)
+"""How old the ledger's end may be: two seconds between two builds, the rest to start a process on a busy machine."""
 
 
-def _write(url: str, until: float, failures: list[str], written: list[int]) -> None:
-    with httpx.Client(base_url=url, trust_env=False, timeout=20) as http:
-        while time.monotonic() < until:
+def _write(url: str, stop: threading.Event, failures: list[str], written: list[datetime]) -> None:
+    with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
+        while not stop.is_set():
             number, now = len(written), datetime.now(UTC)
             rows = [a_reading(card, at=now, interval_seconds=1.0) for card in range(8)]
             content, headers = to_arrow_stream(a_table("reading", *rows)), {"x-batch-id": f"w{number}"}
             answer = http.post("/v1/ingest/reading", content=content, headers=headers)
             if answer.status_code != 200:
                 failures.append(answer.text)
-            written.append(number)
+            written.append(now)
             time.sleep(0.05)
 
 
-def _read(url: str, until: float, failures: list[str], answers: list[int]) -> None:
-    with httpx.Client(base_url=url, trust_env=False, timeout=20) as http:
-        while time.monotonic() < until:
-            asked = datetime.now(UTC)
+def _read(url: str, stop: threading.Event, failures: list[str], answers: list[int], written: list[datetime]) -> None:
+    """What was acknowledged before it was asked is in the answer."""
+    with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
+        while not stop.is_set():
+            acknowledged = written[-1]
             answer = http.get("/v1/queries/evidence_extent")
             newest = datetime.fromisoformat(answer.json()["rows"][0]["to_at"]) if answer.is_success else None
-            if newest is None or asked - newest > OLDEST:
-                failures.append(f"{answer.status_code} {answer.text} asked {asked}")
+            if newest is None or newest < acknowledged:
+                failures.append(f"{answer.status_code} {answer.text} acknowledged {acknowledged}")
             answers.append(1)
             time.sleep(0.02)
 
 
-def _command(file: Path, until: float, failures: list[str], answers: list[int]) -> None:
-    while time.monotonic() < until:
+def _command(file: Path, stop: threading.Event, failures: list[str], answers: list[int]) -> None:
+    while not stop.is_set():
         asked = datetime.now(UTC)
         ran = run_cli("ledger", "--format", "json", "--warehouse", file)
         if ran.code != 0 or asked - datetime.fromisoformat(ran.json["to"]) > OLDEST:
@@ -61,22 +66,24 @@ def _command(file: Path, until: float, failures: list[str], answers: list[int]) 
         answers.append(1)
 
 
-def _share(served: Served) -> dict[str, list[int]]:
-    until, failures = time.monotonic() + SECONDS, list[str]()
-    done: dict[str, list[int]] = {"written": [], "read": [], "commands": []}
-    writer = threading.Thread(target=_write, args=(served.url, until, failures, done["written"]))
+def _share(served: Served) -> dict[str, list[Any]]:
+    stop, failures, limit = threading.Event(), list[str](), time.monotonic() + PATIENCE_SECONDS
+    done: dict[str, list[Any]] = {name: [] for name in LEAST}
+    writer = threading.Thread(target=_write, args=(served.url, stop, failures, done["written"]))
     writer.start()
-    while not done["written"]:  # until there is something to read
+    while not done["written"] and time.monotonic() < limit:  # until there is something to read
         time.sleep(0.05)
+    reading = (served.url, stop, failures, done["read"], done["written"])
+    commanding = (served.warehouse, stop, failures, done["commands"])
     others = [
-        *(threading.Thread(target=_read, args=(served.url, until, failures, done["read"])) for _ in range(3)),
-        *(
-            threading.Thread(target=_command, args=(served.warehouse, until, failures, done["commands"]))
-            for _ in range(2)
-        ),
+        *(threading.Thread(target=_read, args=reading) for _ in range(3)),
+        *(threading.Thread(target=_command, args=commanding) for _ in range(2)),
     ]
     for thread in others:
         thread.start()
+    while any(len(done[name]) < least for name, least in LEAST.items()) and time.monotonic() < limit:
+        time.sleep(0.1)
+    stop.set()
     for thread in (writer, *others):
         thread.join()
     assert failures == []
@@ -91,9 +98,7 @@ QUICK = {"GPULEDGER_LEDGER_EVERY_SECONDS": "2", "GPULEDGER_SETTLE_SECONDS": "0"}
 def test_problem_110_readers_beside_a_service_that_writes(serve: Callable[..., Served], tmp_path: Path) -> None:
     served = serve(tmp_path / "w.duckdb", **QUICK)
     done = _share(served)
-    assert len(done["written"]) > 20
-    assert len(done["read"]) > 20
-    assert len(done["commands"]) >= 2
+    assert all(len(done[name]) >= least for name, least in LEAST.items()), {name: len(done[name]) for name in done}
     assert served.stop() == 0
     with Warehouse.open(served.warehouse) as warehouse, warehouse.writing() as cursor:
         assert cursor.execute("select count(*) from reading").fetchall() == [(8 * len(done["written"]),)]
@@ -111,10 +116,16 @@ def test_problem_110_in_the_other_order(serve: Callable[..., Served], tmp_path: 
     served = serve(file, **QUICK)
     ended = [(*reader.communicate(timeout=60), reader.returncode) for reader in readers]
     assert [code for _, _, code in ended] == [0] * 5, ended
-    until, failures, written = time.monotonic() + 2, list[str](), list[int]()
-    _write(served.url, until, failures, written)
+    stop, failures, written = threading.Event(), list[str](), list[datetime]()
+    writer = threading.Thread(target=_write, args=(served.url, stop, failures, written))
+    writer.start()
+    limit = time.monotonic() + PATIENCE_SECONDS
+    while len(written) < 5 and time.monotonic() < limit:
+        time.sleep(0.05)
+    stop.set()
+    writer.join()
     assert failures == []
-    assert len(written) > 5
+    assert len(written) >= 5
 
 
 def test_a_second_service_is_refused_at_once(
