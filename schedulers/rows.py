@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import TracebackType
 from typing import Any
 
 from gpuledger.errors import BadInput
@@ -62,16 +62,31 @@ class SnapshotRows:
             )
         )
 
-    @contextmanager
-    def sparing(self, subject: str, subject_kind: str = "workload") -> Iterator[None]:
-        """An object that cannot be understood costs itself: what it raises becomes a problem that names it."""
-        try:
-            yield
-        except (BadInput, LookupError, TypeError, ValueError, AttributeError) as error:
-            self.problem("unreadable_object", subject, f"{type(error).__name__}: {error}", subject_kind=subject_kind)
+    def sparing(self, subject: str, subject_kind: str = "workload") -> Sparing:
+        """An object that cannot be understood costs itself: what the block raises becomes a problem that names it."""
+        return Sparing(self, subject, subject_kind)
 
     def snapshot(self, version: str, scope: SnapshotScope, also: Iterable[str] = ()) -> SchedulerSnapshot:
         """Everything as Arrow tables. `also` names records that were read and may have no row."""
         self.listed(*also)
         records = {record: to_table(record, rows) for record, rows in sorted(self._rows.items())}
         return SchedulerSnapshot(taken_at=self.taken_at, version=version, records=records, scope=scope)
+
+
+class Sparing:
+    """A block that may fail on one object. A class: a generator would cost more than most objects do."""
+
+    __slots__ = ("_rows", "_subject", "_subject_kind")
+
+    def __init__(self, rows: SnapshotRows, subject: str, subject_kind: str) -> None:
+        self._rows, self._subject, self._subject_kind = rows, subject, subject_kind
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
+        if not isinstance(error, BadInput | LookupError | TypeError | ValueError | AttributeError):
+            return False
+        detail = f"{type(error).__name__}: {error}"
+        self._rows.problem("unreadable_object", self._subject, detail, subject_kind=self._subject_kind)
+        return True

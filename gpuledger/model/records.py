@@ -12,6 +12,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -94,11 +95,9 @@ def arrow_schema(name: str) -> pa.Schema:
 def to_table(name: str, rows: Iterable[Any]) -> pa.Table:
     """Records of class `RECORDS[name].cls` as one Arrow table."""
     schema = arrow_schema(name)
-    columns: dict[str, list[Any]] = {column: [] for column in schema.names}
-    for row in rows:
-        for column, values in columns.items():
-            values.append(getattr(row, column))
-    return pa.table(columns, schema=schema)
+    columns = list(zip(*map(attrgetter(*schema.names), rows), strict=True)) or [()] * len(schema)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+    return pa.table(arrays, schema=schema)
 
 
 def complete(name: str, table: pa.Table) -> pa.Table:
