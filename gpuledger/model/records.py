@@ -95,8 +95,8 @@ def arrow_schema(name: str) -> pa.Schema:
 def to_table(name: str, rows: Iterable[Any]) -> pa.Table:
     """Records of class `RECORDS[name].cls` as one Arrow table."""
     schema = arrow_schema(name)
-    columns = list(zip(*map(attrgetter(*schema.names), rows), strict=True)) or [()] * len(schema)
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+    given = list(rows)
+    arrays = [pa.array(list(map(attrgetter(field.name), given)), field.type) for field in schema]
     return pa.table(arrays, schema=schema)
 
 
