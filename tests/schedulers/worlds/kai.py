@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from gpuledger.attribution import Rules
 from gpuledger.testing import FakeClock
-from schedulers.fakes.apiserver import Access, Asked, Fault, Store, Subject, serve
+from schedulers.fakes.apiserver import Store
 from schedulers.fakes.apiserver.resources import Resource
 from schedulers.kai import Kai
-from schedulers.rights import cluster_role
 from tests.schedulers.kai_objects import GPU, RESERVED, group, node, pod, queue, reservation, unschedulable
 from tests.schedulers.reading import World
 from tests.schedulers.volcano_objects import NOW, Object, gpus
+from tests.schedulers.worlds.family import Harm, family_world
 
-TOKEN = "token-not-to-be-told"
 NO_GPUS = "no nodes with enough resources were found: 1 node(s) didn't have enough resources: GPUs."
 KINDS = (
     Resource(group="scheduling.run.ai", plural="queues", kind="Queue", versions=("v2",), is_namespaced=False),
@@ -62,59 +58,11 @@ def store() -> Store:
     return made
 
 
-@dataclass
-class Harm:
-    """What goes wrong with the cluster in `store`."""
-
-    store: Store
-    rules: list[dict[str, Any]]
-    is_down: bool = False
-    forgets: bool = False
-
-    def fault(self, asked: Asked) -> Fault | None:
-        """Asked before each request."""
-        if self.forgets and asked.plural == "queues":
-            self.store.put(pod("web", None))
-            self.store.forget_before(self.store.version)
-        return Fault(refusal=503) if self.is_down else None
-
-    def stop(self) -> None:
-        self.is_down = True
-
-    def forbid(self) -> None:
-        for rule in self.rules:
-            rule["resources"] = [one for one in rule["resources"] if one != "queues"]
-
-    def spoil(self) -> str:
-        self.store.put(queue("other", {"quota": -7}, parent="dept"))
-        return "other"
-
-    def tear(self) -> None:
-        """Each list of queues finds the version of the list of pods before it forgotten."""
-        self.forgets = True
-
-
 @contextmanager
 def world(folder: Path, cluster: str) -> Iterator[World]:
-    token, clock = folder / "token", FakeClock(NOW)
-    token.write_text(TOKEN, encoding="utf-8")
-    rules = [dict(rule) for rule in cluster_role("reader", Kai.all_rights())["rules"]]
-    harm = Harm(store(), rules)
-    prefix = "" if cluster == "default" else f"{cluster}/"
-    access = Access({TOKEN: Subject("system:serviceaccount:gpuledger:reader", rules)})
-    with serve(harm.store, access=access, faults=harm.fault) as api:
-        options = {"url": api.url, "token_file": str(token)}
-        reader: Any = Kai.from_options(options, cluster=cluster, rules=Rules(), clock=clock)
-        yield World(
-            reader=reader,
-            options=options,
-            place=api.url,
-            clock=clock,
-            waiting={f"{prefix}ml/wait": "didn't have enough resources: GPUs"},
-            unlimited=[(f"{prefix}dept", "nominal_gpus"), (f"{prefix}team", "limit_gpus")],
-            stop=harm.stop,
-            forbid=harm.forbid,
-            spoil=harm.spoil,
-            tear=harm.tear,
-            secrets=(TOKEN,),
-        )
+    broken = queue("other", {"quota": -7}, parent="dept")
+    harm = Harm(store(), hidden=["queues"], broken=("other", broken), late=pod("web", None), torn="queues")
+    waiting = {"ml/wait": "didn't have enough resources: GPUs"}
+    unlimited = [("dept", "nominal_gpus"), ("team", "limit_gpus")]
+    with family_world(Kai, (folder, cluster, FakeClock(NOW)), harm, waiting, unlimited) as made:
+        yield made

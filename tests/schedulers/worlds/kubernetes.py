@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from gpuledger.attribution import Rules
 from gpuledger.testing import FakeClock
-from schedulers.fakes.apiserver import Access, Asked, Fault, Store, Subject, serve
+from schedulers.fakes.apiserver import Store
 from schedulers.kubernetes.family import Kubernetes
-from schedulers.rights import cluster_role
 from tests.schedulers.kubernetes_objects import NOW, node, pod, quota
 from tests.schedulers.reading import Cannot, World
+from tests.schedulers.worlds.family import Harm, family_world
 
-TOKEN = "token-not-to-be-told"
 WORDS = (
     "0/3 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/unreachable: }, "
     "2 Insufficient nvidia.com/gpu."
@@ -39,65 +35,12 @@ def store() -> Store:
     return made
 
 
-def access_with(rules: list[dict[str, Any]]) -> Access:
-    """One subject with these rules."""
-    return Access({TOKEN: Subject("system:serviceaccount:gpuledger:reader", rules)})
-
-
-@dataclass
-class Harm:
-    """What goes wrong with the cluster in `store`."""
-
-    store: Store
-    rules: list[dict[str, Any]]
-    is_down: bool = False
-    forgets: bool = False
-
-    def fault(self, asked: Asked) -> Fault | None:
-        """Asked before each request."""
-        if self.forgets and asked.plural == "nodes":
-            self.store.put(pod("web", 0))
-            self.store.forget_before(self.store.version)
-        return Fault(refusal=503) if self.is_down else None
-
-    def stop(self) -> None:
-        self.is_down = True
-
-    def forbid(self) -> None:
-        for rule in self.rules:
-            rule["resources"] = [one for one in rule["resources"] if one != "nodes"]
-
-    def spoil(self) -> str:
-        broken = pod("late", 8, message=WORDS)
-        broken["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "many"
-        self.store.put(broken)
-        return "team-a/late"
-
-    def tear(self) -> None:
-        """Each list of nodes finds the version of the list of pods before it forgotten."""
-        self.forgets = True
-
-
 @contextmanager
 def world(folder: Path, cluster: str) -> Iterator[World]:
-    token, clock = folder / "token", FakeClock(NOW)
-    token.write_text(TOKEN, encoding="utf-8")
-    rules = [dict(rule) for rule in cluster_role("reader", Kubernetes.all_rights())["rules"]]
-    harm = Harm(store(), rules)
-    prefix = "" if cluster == "default" else f"{cluster}/"
-    with serve(harm.store, access=access_with(rules), faults=harm.fault) as api:
-        options = {"url": api.url, "token_file": str(token)}
-        reader: Any = Kubernetes.from_options(options, cluster=cluster, rules=Rules(), clock=clock)
-        yield World(
-            reader=reader,
-            options=options,
-            place=api.url,
-            clock=clock,
-            waiting={f"{prefix}team-a/late": "2 Insufficient nvidia.com/gpu"},
-            unlimited=Cannot("a ResourceQuota limits what it names and says nothing of the rest"),
-            stop=harm.stop,
-            forbid=harm.forbid,
-            spoil=harm.spoil,
-            tear=harm.tear,
-            secrets=(TOKEN,),
-        )
+    broken = pod("late", 8, message=WORDS)
+    broken["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "many"
+    harm = Harm(store(), hidden=["nodes"], broken=("team-a/late", broken), late=pod("web", 0), torn="nodes")
+    waiting = {"team-a/late": "2 Insufficient nvidia.com/gpu"}
+    unlimited = Cannot("a ResourceQuota limits what it names and says nothing of the rest")
+    with family_world(Kubernetes, (folder, cluster, FakeClock(NOW)), harm, waiting, unlimited) as made:
+        yield made

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from gpuledger.attribution import Rules
 from gpuledger.testing import FakeClock
-from schedulers.fakes.apiserver import Access, Asked, Fault, Store, Subject, serve
+from schedulers.fakes.apiserver import Store
 from schedulers.fakes.apiserver.resources import Resource
-from schedulers.rights import cluster_role
 from schedulers.volcano import Volcano
 from tests.schedulers.reading import World
 from tests.schedulers.volcano_objects import (
@@ -29,8 +25,8 @@ from tests.schedulers.volcano_objects import (
     queue,
     says,
 )
+from tests.schedulers.worlds.family import Harm, family_world
 
-TOKEN = "token-not-to-be-told"
 NO_GPUS = "0/2 nodes are unavailable: 2 Insufficient nvidia.com/gpu."
 FULL = "queue resource quota insufficient: insufficient nvidia.com/gpu"
 KINDS = (
@@ -83,59 +79,12 @@ def store() -> Store:
     return made
 
 
-@dataclass
-class Harm:
-    """What goes wrong with the cluster in `store`."""
-
-    store: Store
-    rules: list[dict[str, Any]]
-    is_down: bool = False
-    forgets: bool = False
-
-    def fault(self, asked: Asked) -> Fault | None:
-        """Asked before each request."""
-        if self.forgets and asked.plural == "queues":
-            self.store.put(pod("web", None))
-            self.store.forget_before(self.store.version)
-        return Fault(refusal=503) if self.is_down else None
-
-    def stop(self) -> None:
-        self.is_down = True
-
-    def forbid(self) -> None:
-        for rule in self.rules:
-            rule["resources"] = [one for one in rule["resources"] if one not in ("podgroups", "configmaps")]
-
-    def spoil(self) -> str:
-        self.store.put(group("pg-late", phase="Pending", job="late", minMember=1, minResources={GPU: "lots"}))
-        return "late"
-
-    def tear(self) -> None:
-        """Each list of queues finds the version of the list of pods before it forgotten."""
-        self.forgets = True
-
-
 @contextmanager
 def world(folder: Path, cluster: str) -> Iterator[World]:
-    token, clock = folder / "token", FakeClock(NOW)
-    token.write_text(TOKEN, encoding="utf-8")
-    rules = [dict(rule) for rule in cluster_role("reader", Volcano.all_rights())["rules"]]
-    harm = Harm(store(), rules)
-    prefix = "" if cluster == "default" else f"{cluster}/"
-    access = Access({TOKEN: Subject("system:serviceaccount:gpuledger:reader", rules)})
-    with serve(harm.store, access=access, faults=harm.fault) as api:
-        options = {"url": api.url, "token_file": str(token)}
-        reader: Any = Volcano.from_options(options, cluster=cluster, rules=Rules(), clock=clock)
-        yield World(
-            reader=reader,
-            options=options,
-            place=api.url,
-            clock=clock,
-            waiting={f"{prefix}ml/wait": "2 Insufficient nvidia.com/gpu", f"{prefix}ml/late": FULL},
-            unlimited=[(f"{prefix}root", "nominal_gpus"), (f"{prefix}team-a", "limit_gpus")],
-            stop=harm.stop,
-            forbid=harm.forbid,
-            spoil=harm.spoil,
-            tear=harm.tear,
-            secrets=(TOKEN,),
-        )
+    broken = group("pg-late", phase="Pending", job="late", minMember=1, minResources={GPU: "lots"})
+    hidden = ["podgroups", "configmaps"]
+    harm = Harm(store(), hidden=hidden, broken=("late", broken), late=pod("web", None), torn="queues")
+    waiting = {"ml/wait": "2 Insufficient nvidia.com/gpu", "ml/late": FULL}
+    unlimited = [("root", "nominal_gpus"), ("team-a", "limit_gpus")]
+    with family_world(Volcano, (folder, cluster, FakeClock(NOW)), harm, waiting, unlimited) as made:
+        yield made
