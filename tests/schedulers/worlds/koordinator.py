@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from gpuledger.attribution import Rules
 from gpuledger.testing import FakeClock
-from schedulers.fakes.apiserver import Access, Asked, Fault, Store, Subject, serve
+from schedulers.fakes.apiserver import Store
 from schedulers.fakes.apiserver.resources import Resource
 from schedulers.koordinator import Koordinator
-from schedulers.kubernetes.family import KubernetesFamily
-from schedulers.rights import cluster_role
 from tests.schedulers.koordinator_objects import device, given, network, of_quota, part_pod, quota, reservation
 from tests.schedulers.kubernetes_objects import NOW, Object, node, pod
-from tests.schedulers.reading import Cannot, World
+from tests.schedulers.reading import World
+from tests.schedulers.worlds.family import Harm, family_world
 
-TOKEN = "token-not-to-be-told"
 NO_QUOTA = "quota not enough, Insufficient quotas, quotaName: team-a, exceedDimensions: [nvidia.com/gpu]"
 NAMES = {
     "scheduling.sigs.k8s.io": (("ElasticQuota", "elasticquotas", True), ("PodGroup", "podgroups", True)),
@@ -30,70 +25,6 @@ NAMES = {
         ("ClusterNetworkTopology", "clusternetworktopologies", False),
     ),
 }
-
-
-@dataclass
-class Harm:
-    """What goes wrong with the cluster in `store`.
-
-    `hidden` kinds are not shown, `torn` is the list before which history is lost.
-    """
-
-    store: Store
-    rules: list[dict[str, Any]]
-    hidden: Sequence[str]
-    torn: str
-    moved: Object
-    is_down: bool = False
-    forgets: bool = False
-
-    def fault(self, asked: Asked) -> Fault | None:
-        """Asked before each request."""
-        if self.forgets and asked.plural == self.torn:
-            self.store.put(self.moved)
-            self.store.forget_before(self.store.version)
-        return Fault(refusal=503) if self.is_down else None
-
-    def stop(self) -> None:
-        self.is_down = True
-
-    def forbid(self) -> None:
-        for rule in self.rules:
-            rule["resources"] = [one for one in rule["resources"] if one not in self.hidden]
-
-    def tear(self) -> None:
-        self.forgets = True
-
-
-@contextmanager
-def harmed(
-    folder: Path, reader: type[KubernetesFamily], harm: Harm, spoil: Callable[[], str], told: Mapping[str, Any]
-) -> Iterator[World]:
-    """A world of `reader`; `told` has its `waiting`, `unlimited` and `cluster`."""
-    token, clock = folder / "token", FakeClock(NOW)
-    token.write_text(TOKEN, encoding="utf-8")
-    access = Access({TOKEN: Subject("system:serviceaccount:gpuledger:reader", harm.rules)})
-    with serve(harm.store, access=access, faults=harm.fault) as api:
-        options = {"url": api.url, "token_file": str(token)}
-        made: Any = reader.from_options(options, cluster=told["cluster"], rules=Rules(), clock=clock)
-        yield World(
-            reader=made,
-            options=options,
-            place=api.url,
-            clock=clock,
-            waiting=told["waiting"],
-            unlimited=told["unlimited"],
-            stop=harm.stop,
-            forbid=harm.forbid,
-            spoil=spoil,
-            tear=harm.tear,
-            secrets=(TOKEN,),
-        )
-
-
-def rules_of(reader: type[KubernetesFamily]) -> list[dict[str, Any]]:
-    """The rules that an adapter's rights are rendered to, to be taken apart."""
-    return [dict(rule) for rule in cluster_role("reader", reader.all_rights())["rules"]]
 
 
 def store_of(resources: Sequence[Resource], objects: Sequence[Object]) -> Store:
@@ -132,25 +63,13 @@ def world(folder: Path, cluster: str) -> Iterator[World]:
         for kind, plural, is_namespaced in kinds
     ]
     harm = Harm(
-        store=store_of(resources, objects()),
-        rules=rules_of(Koordinator),
+        store_of(resources, objects()),
         hidden=("devices", "reservations"),
+        broken=("team-b", quota("team-b", "lots", None, 1, parent="root")),
+        late=pod("web", 0),
         torn="elasticquotas",
-        moved=pod("web", 0),
     )
-    prefix = "" if cluster == "default" else f"{cluster}/"
-
-    def spoil() -> str:
-        harm.store.put(quota("team-b", "lots", None, 1, parent="root"))
-        return "team-b"
-
-    told = {
-        "cluster": cluster,
-        "waiting": {f"{prefix}team-a/more": "Insufficient quotas"},
-        "unlimited": [(f"{prefix}root", "limit_gpus"), (f"{prefix}team-b", "limit_gpus")],
-    }
-    with harmed(folder, Koordinator, harm, spoil, told) as made:
+    waiting = {"team-a/more": "Insufficient quotas"}
+    unlimited = [("root", "limit_gpus"), ("team-b", "limit_gpus")]
+    with family_world(Koordinator, (folder, cluster, FakeClock(NOW)), harm, waiting, unlimited) as made:
         yield made
-
-
-NO_QUOTAS = Cannot("it has no queues of its own")

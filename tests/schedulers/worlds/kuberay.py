@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gpuledger.testing import FakeClock
 from schedulers.fakes.apiserver.resources import Resource
 from schedulers.ray.kuberay import KubeRay
 from tests.schedulers.kuberay_objects import labels_of, ray_cluster, ray_job, workers
-from tests.schedulers.kubernetes_objects import Object, node, pod
-from tests.schedulers.reading import World
-from tests.schedulers.worlds.koordinator import NO_QUOTAS, Harm, harmed, rules_of, store_of
+from tests.schedulers.kubernetes_objects import NOW, Object, node, pod
+from tests.schedulers.reading import Cannot, World
+from tests.schedulers.worlds.family import Harm, family_world
+from tests.schedulers.worlds.koordinator import store_of
 
 KINDS = (("RayCluster", "rayclusters"), ("RayJob", "rayjobs"), ("RayService", "rayservices"))
 NO_GPUS = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
@@ -32,22 +34,13 @@ def objects() -> list[Object]:
 def world(folder: Path, cluster: str) -> Iterator[World]:
     resources = [Resource(group="ray.io", plural=plural, kind=kind, versions=("v1",)) for kind, plural in KINDS]
     harm = Harm(
-        store=store_of(resources, objects()),
-        rules=rules_of(KubeRay),
+        store_of(resources, objects()),
         hidden=("rayjobs",),
+        broken=("later", ray_job("later", "Suspended", workers("two", 4), suspend=True)),
+        late=pod("web", 0),
         torn="rayjobs",
-        moved=pod("web", 0),
     )
-    prefix = "" if cluster == "default" else f"{cluster}/"
-
-    def spoil() -> str:
-        harm.store.put(ray_job("later", "Suspended", workers("two", 4), suspend=True))
-        return "later"
-
-    told = {
-        "cluster": cluster,
-        "waiting": {f"{prefix}team-a/later": "Suspended", f"{prefix}team-a/notebook": NO_GPUS},
-        "unlimited": NO_QUOTAS,
-    }
-    with harmed(folder, KubeRay, harm, spoil, told) as made:
+    waiting = {"team-a/later": "Suspended", "team-a/notebook": NO_GPUS}
+    unlimited = Cannot("it has no queues of its own")
+    with family_world(KubeRay, (folder, cluster, FakeClock(NOW)), harm, waiting, unlimited) as made:
         yield made
