@@ -145,15 +145,22 @@ class Rest:
         return told
 
 
-def steady(read: Callable[[], Taken], doubt: Callable[[Taken], str], where: str, clock: Clock) -> Taken:
+def steady(
+    read: Callable[[], Taken],
+    doubt: Callable[[Taken], str],
+    where: str,
+    clock: Clock,
+    *,
+    pause_seconds: float = PAUSE_SECONDS,
+) -> Taken:
     """What `read` gives, read again as long as `doubt` says why it is not of one moment ("": it is).
 
-    Raises InconsistentSnapshot naming `where` and the doubt after a few tries.
+    `pause_seconds` lie between two tries. Raises InconsistentSnapshot naming `where` and the doubt after a few.
     """
     told = ""
     for attempt in range(TRIES):
         if attempt:
-            clock.sleep(PAUSE_SECONDS)
+            clock.sleep(pause_seconds)
         taken = read()
         told = doubt(taken)
         if not told:

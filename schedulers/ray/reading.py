@@ -16,6 +16,8 @@ from schedulers.ray.client import Dashboard, Listing, Split
 from schedulers.ray.told import EPOCH, Given, Row, given
 from schedulers.rest import steady
 
+PAUSE_SECONDS = 2.5
+"""The head writes its status every 5 s: a node that joined a moment ago is in the list of nodes before it is there."""
 OLDEST_STATUS = timedelta(seconds=60)
 """The head writes its status every 5 s; an older one is of a head that stopped writing it, and says nothing."""
 
@@ -111,7 +113,7 @@ def read(dashboard: Dashboard, clock: Clock, resource: str) -> Answers:
             return "nodes, or what they gave away, changed while it was read"
         return after.contradiction(resource)
 
-    return steady(once, doubt, dashboard.name, clock)[1]
+    return steady(once, doubt, dashboard.name, clock, pause_seconds=PAUSE_SECONDS)[1]
 
 
 def _answers(taken_at: datetime, mark: str, pulse: _Pulse, rest: Mapping[str, Listing]) -> Answers:
