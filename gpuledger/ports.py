@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from threading import Event
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from gpuledger.model import Finding, Holding, QuotaChange, Reading, Recommendation, SourceRead, Window
+from gpuledger.policy import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +56,14 @@ class QueryRunner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleResult:
-    """A rule's findings and the totals that it prints beside them. An empty list is an answer."""
+    """A rule's findings and the totals that it prints beside them. An empty list is an answer.
+
+    `claims` are the pieces of the ledger that the findings speak of, for a rule that claims any.
+    """
 
     findings: Sequence[Finding]
     totals: Mapping[str, Any] = field(default_factory=dict)
+    claims: pa.Table | None = None
 
 
 class Rule(Protocol):
@@ -67,8 +72,38 @@ class Rule(Protocol):
     name: str
     version: int
 
-    def run(self, runner: QueryRunner, window: Window, options: Mapping[str, Any]) -> RuleResult:
-        """Judge `window`. Raises RuleError when it cannot run, BadInput for an unknown option."""
+    def run(
+        self, runner: QueryRunner, window: Window, options: Mapping[str, Any], policy: Policy | None = None
+    ) -> RuleResult:
+        """Judge `window`. `options` are the site's, over which `policy` sets those of some work.
+
+        Raises RuleError when it cannot run, BadInput for an unknown option.
+        """
+        ...
+
+
+@runtime_checkable
+class ClaimingRule(Rule, Protocol):
+    """A rule that can be run hour by hour: what it claims of an hour does not change once that hour is final.
+
+    `reach`: an hour is final for the rule when the ledger is final up to `reach` after its end.
+    """
+
+    reach: timedelta
+
+    def claims(self, runner: QueryRunner, window: Window, options: Mapping[str, Any]) -> pa.Table:
+        """The claims of the whole hours of `window` (`analyzers.claims.SCHEMA`)."""
+        ...
+
+    def judge(
+        self,
+        runner: QueryRunner,
+        claims: pa.Table,
+        window: Window,
+        options: Mapping[str, Any],
+        policy: Policy | None = None,
+    ) -> RuleResult:
+        """Findings from `claims`, those of hours analysed before among them. `window` is all that is known."""
         ...
 
 

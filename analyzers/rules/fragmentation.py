@@ -11,6 +11,7 @@ from typing import Any
 
 from analyzers.options import option, read_options
 from gpuledger.model import Finding, Window
+from gpuledger.policy import Policy
 from gpuledger.ports import QueryRunner, RuleResult
 
 WEIGHTINGS = ("demand", "pods", "all", "published")
@@ -60,7 +61,13 @@ class Fragmentation:
     name = "fragmentation"
     version = 1
 
-    def run(self, runner: QueryRunner, window: Window, options: Mapping[str, Any]) -> RuleResult:
+    def run(
+        self,
+        runner: QueryRunner,
+        window: Window,
+        options: Mapping[str, Any],
+        policy: Policy | None = None,  # noqa: ARG002 the port's signature
+    ) -> RuleResult:
         """Judge `window`; the index is taken at option `at`, by default the window's end."""
         chosen = read_options(FragmentationOptions, options)
         at = chosen.at or window.to_at

@@ -13,6 +13,7 @@ from analyzers.options import option, read_options
 from analyzers.quota_history import Outages, find_outages, hourly, judged_hours
 from analyzers.rules.quota_labels import INSUFFICIENT, fold, queue_labels
 from gpuledger.model import Finding, Window
+from gpuledger.policy import Policy
 from gpuledger.ports import QueryRunner, RuleResult
 
 _SUMS = ("idle_gpu_hours", "idle_quota_gpu_hours", "outage_gpu_hours", "pending_gpu_hours", "unmet_gpu_hours")
@@ -54,7 +55,13 @@ class QuotaBalance:
     name = "quota_balance"
     version = 1
 
-    def run(self, runner: QueryRunner, window: Window, options: Mapping[str, Any]) -> RuleResult:
+    def run(
+        self,
+        runner: QueryRunner,
+        window: Window,
+        options: Mapping[str, Any],
+        policy: Policy | None = None,  # noqa: ARG002 the port's signature
+    ) -> RuleResult:
         """Integrate over `window`; label by the `history_days` before its end."""
         chosen = read_options(QuotaBalanceOptions, options)
         history = Window(window.to_at - timedelta(days=chosen.history_days), window.to_at)

@@ -1,8 +1,11 @@
 """The words that every part of gpuledger shares."""
 
-from gpuledger.model.gpu_models import GPU_MODELS, GpuModel, canonical_model, slice_share
+from gpuledger.model.gpu_models import GPU_MODELS, GpuModel, canonical_model, slice_share, vendor_of
+from gpuledger.model.health import FaultEvent
 from gpuledger.model.inventory import Asset, Condition, Node, NodeState, SchedulerNode
 from gpuledger.model.judgement import Finding, QuotaChange, Recommendation
+from gpuledger.model.money import Conversion, Price
+from gpuledger.model.progress import Checkpoint, JobModel, JobStep, WorkloadPhase
 from gpuledger.model.records import RECORDS, RecordType, arrow_schema, complete, to_table
 from gpuledger.model.telemetry import Holding, QualityEvent, Reading, SourceRead
 from gpuledger.model.vocabulary import BOTTLENECKS, PENDING_CAUSES, WASTE_STATES, Blame, QualityFlag, State
@@ -30,13 +33,19 @@ __all__ = [
     "Allocation",
     "Asset",
     "Blame",
+    "Checkpoint",
     "Condition",
+    "Conversion",
+    "FaultEvent",
     "Finding",
     "GpuModel",
     "Holding",
+    "JobModel",
+    "JobStep",
     "Node",
     "NodeState",
     "Pod",
+    "Price",
     "QualityEvent",
     "QualityFlag",
     "Queue",
@@ -56,9 +65,11 @@ __all__ = [
     "Window",
     "Workload",
     "WorkloadEvent",
+    "WorkloadPhase",
     "arrow_schema",
     "canonical_model",
     "complete",
     "slice_share",
     "to_table",
+    "vendor_of",
 ]

@@ -22,6 +22,7 @@ class GpuModel:
     peak_bf16_flops: float | None
     compute_slices: int = 0
     memory_slices: int = 0
+    vendor: str = "nvidia"
 
 
 GPU_MODELS = (
@@ -68,6 +69,13 @@ def canonical_model(name: str | None) -> str | None:
         if re.search(known.pattern, name, re.IGNORECASE):
             return known.model
     return name
+
+
+@cache
+def vendor_of(name: str | None) -> str:
+    """The vendor of a model, of VENDORS; "other" for one that is not known."""
+    known = next((model for model in GPU_MODELS if model.model == canonical_model(name)), None)
+    return known.vendor if known else "other"
 
 
 def _compute_slices(model: str | None) -> int:

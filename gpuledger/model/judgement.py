@@ -12,9 +12,11 @@ from typing import Any
 class Finding:
     """A fact with evidence, about GPU-hours that are in the ledger (algorithms.md, section 0).
 
-    `gpu_hours_recoverable` never exceeds `gpu_hours_wasted`, which never exceeds `gpu_hours_observed`.
+    `gpu_hours_recoverable` never exceeds `gpu_hours_wasted`, which never exceeds `gpu_hours_observed`. Advice wastes
+    nothing: what it is about is observed, what it may bring is in `expected_gain`. `gpu_hours_lost`: what a fault cost.
     `confidence` is 0 to 1, coverage multiplied in. `evidence` lists metric, value, threshold, sample count,
     coverage and the query; `guardrails`, `expected_gain` and `data_quality` are plain values.
+    `is_open`: it lasted until the end of what was known. `kind` is the workload's, `vendor` the card's.
     """
 
     analyzer: str
@@ -33,6 +35,13 @@ class Finding:
     basis: str
     cause_code: str
     action_code: str
+    category: str = "waste"
+    severity: str = "warning"
+    gpu_hours_lost: float = 0.0
+    is_open: bool = False
+    queue: str = ""
+    kind: str = ""
+    vendor: str = ""
     evidence: tuple[dict[str, Any], ...] = ()
     action_params: dict[str, Any] = field(default_factory=dict)
     guardrails: dict[str, Any] = field(default_factory=dict)

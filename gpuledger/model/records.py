@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from gpuledger.model import inventory, telemetry, work
+from gpuledger.model import health, inventory, money, progress, telemetry, work
 
 _ARROW = {
     str: pa.string(),
@@ -71,6 +71,13 @@ _TYPES = (
     RecordType("wait", work.Wait, ("workload_id", "from_at"), "from_at"),
     RecordType("workload_event", work.WorkloadEvent, ("workload_id", "ts", "kind", "pod"), "ts"),
     RecordType("queue_state", work.QueueState, ("queue", "ts"), "ts", is_stream=True),
+    RecordType("job_step", progress.JobStep, ("workload_id", "rank", "ts"), "ts", is_stream=True),
+    RecordType("job_model", progress.JobModel, ("workload_id",), ""),
+    RecordType("workload_phase", progress.WorkloadPhase, ("workload_id", "pod", "from_at"), "from_at"),
+    RecordType("checkpoint", progress.Checkpoint, ("workload_id", "ts"), "ts", is_stream=True),
+    RecordType("fault_event", health.FaultEvent, ("ts", "node", "gpu_uuid", "kind", "code"), "ts", is_stream=True),
+    RecordType("price", money.Price, ("model", "tenant", "basis", "from_at"), "from_at"),
+    RecordType("conversion", money.Conversion, ("model", "basis", "from_at"), "from_at"),
     RecordType("service_load", work.ServiceLoad, ("workload_id", "ts"), "ts", is_stream=True),
 )
 

@@ -14,7 +14,8 @@ class Reading:
     """One GPU, or one slice of it, at one instant as one source saw it.
 
     Grain: (`gpu_uuid`, `slice_id`, `ts`, `source`). `slice_id` is empty for the whole card.
-    Ratios are 0 to 1; None is "not measured". `energy_joules` is a counter that may reset. `interval_seconds` is
+    Ratios are 0 to 1; None is "not measured". `core_active_ratio` is the vendor's own core activity (Ascend: AI Core),
+    which is never averaged with `sm_active_ratio`. `energy_joules` is a counter that may reset. `interval_seconds` is
     None where the source does not say how often it reads (remote write): then the spacing of its readings says it.
     """
 
@@ -62,6 +63,7 @@ class Reading:
     row_remap_uncorrectable_count: int | None = measure("count", low=0)
     row_remap_correctable_count: int | None = measure("count", low=0)
     row_remap_failure: int | None = measure("flag", low=0, high=1)
+    core_active_ratio: float | None = ratio()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,52 @@ WORKLOAD_EVENTS = (
     "cancelled",
 )
 
+PHASES = (
+    "initialization",
+    "compile",
+    "train",
+    "checkpoint",
+    "evaluation",
+    "rollout",  # reinforcement learning: samples are generated, trainers wait
+    "update",  # reinforcement learning: the policy is trained, generators wait
+    "serve",
+    "other",
+)
+"""What work says that it does."""
+
+QUIET_PHASES = ("initialization", "compile", "checkpoint", "evaluation", "rollout", "update")
+"""Phases in which a card may be quiet without being idle, for as long as the site's limit for a phase."""
+
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
+
+VENDORS = ("nvidia", "ascend", "amd", "other")
+
+FAULT_KINDS = (
+    "xid",  # NVIDIA's driver events
+    "ecc_uncorrected",
+    "row_remap_failure",
+    "row_remap_pending",
+    "gpu_lost",
+    "link",  # NVLink, HCCS, XGMI
+    "fabric",  # InfiniBand, RoCE
+    "npu_fault",  # Ascend's fault codes
+    "thermal",
+    "power_brake",
+    "node_not_ready",
+)
+
+PRICE_BASES = ("amortised", "list")
+
+CONVERSION_BASES = ("peak_bf16", "price", "owner")
+
+FINDING_CATEGORIES = ("waste", "advice", "health", "quota")
+"""`waste` claims GPU-hours of WASTE_STATES, each at most once. `advice` lies outside waste: `gpu_hours_wasted` is 0.
+`health` counts `gpu_hours_lost`. `quota` counts quota, which is another currency."""
+
+FINDING_SEVERITIES = ("critical", "warning", "info")
+
+FINDING_STATUSES = ("new", "ongoing", "resolved", "acknowledged", "disputed", "exempted")
+
 QUEUE_STATUSES = ("open", "held", "draining", "closed", "unknown")
 
 

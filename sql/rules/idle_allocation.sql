@@ -1,11 +1,11 @@
 -- name: idle_allocation(from_at, to_at)
--- Stretches of at least 30 min in which every share of a job (or of one replica of a service) was idle.
--- Grain: one row per job or replica and stretch.
--- Columns: subject_kind varchar, subject_id varchar, workload_id varchar, tenant varchar, user varchar, kind varchar, window_start timestamptz, window_end timestamptz, gpu_count double, gpu_hours double, held_gpu_hours double, observed_minutes double, coverage_ratio double, gpu_util_ratio double, sm_active_ratio double, fb_used_ratio double, power_watts double, basis varchar, is_shared boolean, is_never_used boolean, is_until_end boolean
+-- What idle jobs (or replicas of services) held in stretches of at least 30 min in which every share of them was idle.
+-- Grain: one row per piece of a ledger span.
+-- Columns: subject_kind varchar, subject_id varchar, workload_id varchar, hour_at timestamptz, from_at timestamptz, until_at timestamptz, tenant varchar, user varchar, queue varchar, kind varchar, gpu_uuid varchar, slice_id varchar, allocation_id varchar, node varchar, model varchar, state varchar, cause varchar, basis varchar, is_shared boolean, gpu_hours double, held_gpu_hours double, observed_minutes double, coverage_ratio double, gpu_util_ratio double, sm_active_ratio double, core_active_ratio double, tensor_active_ratio double, dram_active_ratio double, fb_used_ratio double, power_watts double
 -- Reads: state_span
 -- Units: GPU-hours, ratios, watts
 -- Ignores: minutes before ready + grace, replicas of a declared floor, hours with less than half of the readings, and stretches under 30 min. One active rank makes the job's minute active.
--- Order: gpu_hours, largest first
+-- Order: none
 with held as (
     select
         *,
@@ -15,8 +15,8 @@ with held as (
         row_number() over () as span
     from state_span
     where
-        hour_at >= :from_at::timestamptz
-        and hour_at < :to_at::timestamptz
+        hour_at >= :from_at::timestamptz - interval 1 hour
+        and hour_at < :to_at::timestamptz + interval 1 hour
         and allocation_id <> ''
 ),
 
@@ -62,72 +62,49 @@ stretches as (
     from numbered
     group by all
     having epoch(max(until_at) - min(changed_at)) >= 1800
-),
-
-lives as (
-    select
-        subject_kind,
-        subject_id,
-        workload_id,
-        max(until_at) as last_at,
-        min(from_at) filter (where activity = 'active') as first_active_at
-    from held
-    group by all
-),
-
-claimed as (
-    select
-        stretch.*,
-        held.gpu_uuid,
-        held.tenant,
-        held."user",
-        held.kind,
-        held.share,
-        held.basis,
-        held.fb_used_ratio,
-        held.gpu_util_ratio,
-        held.sm_active_ratio,
-        held.power_watts,
-        held.coverage_ratio,
-        epoch_us(least(held.until_at, stretch.window_end) - greatest(held.from_at, stretch.window_start)) / 3.6e9 as overlap_hours,
-        held.observed_minutes / (epoch_us(held.until_at - held.from_at) / 6e7) as observed_ratio
-    from stretches as stretch
-    inner join held
-        on
-            stretch.subject_kind = held.subject_kind
-            and stretch.subject_id = held.subject_id
-            and stretch.workload_id = held.workload_id
-            and held.from_at < stretch.window_end
-            and held.until_at > stretch.window_start
 )
 
 select
-    claimed.subject_kind,
-    claimed.subject_id,
-    claimed.workload_id,
-    any_value(claimed.tenant) as tenant,
-    any_value(claimed."user") as "user",
-    any_value(claimed.kind) as kind,
-    claimed.window_start,
-    claimed.window_end,
-    sum(claimed.share * claimed.overlap_hours) / (epoch_us(claimed.window_end - claimed.window_start) / 3.6e9) as gpu_count,
-    sum(claimed.share * claimed.overlap_hours * claimed.observed_ratio) as gpu_hours,
-    sum(claimed.share * claimed.overlap_hours) as held_gpu_hours,
-    sum(claimed.overlap_hours * claimed.observed_ratio) * 60 as observed_minutes,
-    sum(claimed.coverage_ratio * claimed.overlap_hours) / sum(claimed.overlap_hours) as coverage_ratio,
-    sum(claimed.gpu_util_ratio * claimed.overlap_hours) / sum(claimed.overlap_hours) filter (where claimed.gpu_util_ratio is not null) as gpu_util_ratio,
-    sum(claimed.sm_active_ratio * claimed.overlap_hours) / sum(claimed.overlap_hours) filter (where claimed.sm_active_ratio is not null) as sm_active_ratio,
-    sum(claimed.fb_used_ratio * claimed.overlap_hours) / sum(claimed.overlap_hours) filter (where claimed.fb_used_ratio is not null) as fb_used_ratio,
-    sum(claimed.power_watts * claimed.overlap_hours) / sum(claimed.overlap_hours) filter (where claimed.power_watts is not null) as power_watts,
-    arg_max(claimed.basis, claimed.overlap_hours) as basis,
-    bool_or(contains(claimed.basis, 'shared_card')) as is_shared,
-    any_value(coalesce(lives.first_active_at > claimed.window_start, true)) as is_never_used,
-    any_value(lives.last_at <= claimed.window_end) as is_until_end
-from claimed
-inner join lives
+    held.subject_kind,
+    held.subject_id,
+    held.workload_id,
+    held.hour_at,
+    greatest(held.from_at, stretch.window_start) as from_at,
+    least(held.until_at, stretch.window_end) as until_at,
+    held.tenant,
+    held."user",
+    held.queue,
+    held.kind,
+    held.gpu_uuid,
+    held.slice_id,
+    held.allocation_id,
+    held.node,
+    held.model,
+    held.state,
+    '' as cause,
+    held.basis,
+    contains(held.basis, 'shared_card') as is_shared,
+    held.share * piece.hours * held.observed_minutes / (epoch_us(held.until_at - held.from_at) / 6e7) as gpu_hours,
+    held.share * piece.hours as held_gpu_hours,
+    piece.hours * 60 * held.observed_minutes / (epoch_us(held.until_at - held.from_at) / 6e7) as observed_minutes,
+    held.coverage_ratio,
+    held.gpu_util_ratio,
+    held.sm_active_ratio,
+    null::double as core_active_ratio,
+    null::double as tensor_active_ratio,
+    null::double as dram_active_ratio,
+    held.fb_used_ratio,
+    held.power_watts
+from stretches as stretch
+inner join held
     on
-        claimed.subject_kind = lives.subject_kind
-        and claimed.subject_id = lives.subject_id
-        and claimed.workload_id = lives.workload_id
-group by claimed.subject_kind, claimed.subject_id, claimed.workload_id, claimed.run, claimed.window_start, claimed.window_end
-order by gpu_hours desc, claimed.subject_id, claimed.window_start;
+        stretch.subject_kind = held.subject_kind
+        and stretch.subject_id = held.subject_id
+        and stretch.workload_id = held.workload_id
+        and held.from_at < stretch.window_end
+        and held.until_at > stretch.window_start
+        and held.hour_at >= :from_at::timestamptz
+        and held.hour_at < :to_at::timestamptz
+cross join lateral (
+    select epoch_us(least(held.until_at, stretch.window_end) - greatest(held.from_at, stretch.window_start)) / 3.6e9 as hours
+) as piece;

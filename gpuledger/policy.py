@@ -1,0 +1,112 @@
+"""A site's policy: thresholds of rules for some of its work, and exemptions with an owner, a reason and an end.
+
+A policy file is TOML:
+
+    [[threshold]]
+    rule = "idle_allocation"            # a rule's name
+    kind = "notebook"                   # tenant, queue, kind, workload: patterns of the shell; left out: any
+    min_idle_minutes = 120              # options of the rule, by their names
+
+    [[exemption]]
+    rule = "idle_allocation"            # left out: every rule
+    tenant = "serving-*"
+    owner = "li.wei"
+    reason = "warm spares for the festival"
+    expires_at = 2027-02-20T00:00:00Z
+
+Of several thresholds that match, the last one that sets an option wins. An exemption ends by itself.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from datetime import datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from gpuledger.errors import ConfigError
+
+
+class Subject(BaseModel):
+    """Which work is meant: patterns of the shell."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tenant: str = "*"
+    queue: str = "*"
+    kind: str = "*"
+    workload: str = "*"
+
+    def covers(self, subject: Mapping[str, Any]) -> bool:
+        """Whether `subject` (tenant, queue, kind, workload_id) matches every pattern."""
+        return (
+            fnmatchcase(subject.get("tenant") or "", self.tenant)
+            and fnmatchcase(subject.get("queue") or "", self.queue)
+            and fnmatchcase(subject.get("kind") or "", self.kind)
+            and fnmatchcase(subject.get("workload_id") or "", self.workload)
+        )
+
+
+class Threshold(Subject):
+    """Options of one rule for some work."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    rule: str
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What is set, by the rule's option names."""
+        return self.model_extra or {}
+
+
+class Exemption(Subject):
+    """Work that a rule may not accuse until `expires_at`."""
+
+    rule: str = "*"
+    node: str = "*"
+    owner: str = Field(min_length=1)
+    reason: str = Field(min_length=1)
+    expires_at: AwareDatetime
+
+
+class Policy(BaseModel):
+    """Thresholds and exemptions, in the file's order."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    threshold: tuple[Threshold, ...] = ()
+    exemption: tuple[Exemption, ...] = ()
+
+    def options(self, rule: str, given: Mapping[str, Any], subject: Mapping[str, Any]) -> dict[str, Any]:
+        """`given` with what the policy sets of `rule` for `subject` over it."""
+        chosen = dict(given)
+        for one in self.threshold:
+            if one.rule == rule and one.covers(subject):
+                chosen.update(one.options)
+        return chosen
+
+    def exemption_of(self, rule: str, subject: Mapping[str, Any], at: datetime) -> Exemption | None:
+        """The first exemption of `subject` from `rule` that is in force at `at`."""
+        for one in self.exemption:
+            is_meant = fnmatchcase(rule, one.rule) and fnmatchcase(subject.get("node") or "", one.node)
+            if is_meant and at < one.expires_at and one.covers(subject):
+                return one
+        return None
+
+
+def load(path: Path | None) -> Policy:
+    """The policy in `path`; an empty one for None. Raises ConfigError naming the file, the place and what is wrong."""
+    if path is None:
+        return Policy()
+    try:
+        return Policy.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(f"policy {path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"policy {path}: {error}") from error
