@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import inspect, select
@@ -55,23 +56,25 @@ def store(url: str) -> Iterator[StateStore]:
     opened.close()
 
 
-def _finding(subject: str) -> Finding:
-    return Finding(
-        analyzer="idle",
-        rule_id="idle",
-        rule_version=1,
-        subject_kind="workload",
-        subject_id=subject,
-        window_start=AT,
-        window_end=AT + HOUR,
-        gpu_hours_observed=1.0,
-        gpu_hours_wasted=1.0,
-        gpu_hours_recoverable=1.0,
-        confidence=1.0,
-        basis="sm_active",
-        cause_code="idle",
-        action_code="notify",
-    )
+def _finding(subject: str, **values: Any) -> Finding:
+    fields: dict[str, Any] = {
+        "analyzer": "idle",
+        "rule_id": "idle",
+        "rule_version": 1,
+        "subject_kind": "workload",
+        "subject_id": subject,
+        "window_start": AT,
+        "window_end": AT + HOUR,
+        "gpu_hours_observed": 1.0,
+        "gpu_hours_wasted": 1.0,
+        "gpu_hours_recoverable": 1.0,
+        "confidence": 1.0,
+        "basis": "sm_active",
+        "cause_code": "idle",
+        "action_code": "notify",
+        "is_open": True,
+    }
+    return Finding(**{**fields, **values})
 
 
 A, B = _finding("a"), _finding("b")
@@ -113,22 +116,30 @@ def test_runs_of_another_rule_change_nothing(store: StateStore) -> None:
     assert store.finding_statuses(["unknown"]) == {}
 
 
-@pytest.mark.parametrize("decided", ["acknowledged", "disputed", "exempted"])
+SAID: dict[str, dict[str, Any]] = {
+    "acknowledged": {},
+    "disputed": {"reason": "was_working"},
+    "exempted": {"expires_at": AT + 10 * HOUR},
+}
+
+
+@pytest.mark.parametrize("decided", SAID)
 def test_a_decision_survives_runs_and_is_written_down(store: StateStore, decided: str) -> None:
     store.sync_findings("idle", [A], AT)
-    store.decide_finding(A.finding_id, decided, by="ann", note="known", now=AT + HOUR)
+    store.decide_finding(A.finding_id, decided, by="ann", note="known", now=AT + HOUR, **SAID[decided])
     for found in ([A], [], [A]):
         store.sync_findings("idle", found, AT + 2 * HOUR)
         assert _status(store) == decided
     with Session(store.engine) as session:
         (entry,) = session.scalars(select(AuditEntry))
     assert (entry.at, entry.actor, entry.action, entry.subject) == (AT + HOUR, "ann", "decide_finding", A.finding_id)
-    assert entry.detail == {"before": "new", "after": decided, "note": "known"}
+    said = {key: value.isoformat() if key == "expires_at" else value for key, value in SAID[decided].items()}
+    assert entry.detail == {"before": "new", "after": decided, "note": "known", **said}
 
 
 def test_a_decision_on_nothing_or_with_no_such_status_is_refused(store: StateStore) -> None:
     with pytest.raises(BadInput, match="finding_id"):
-        store.decide_finding("f0", "exempted", by="ann", note="", now=AT)
+        store.decide_finding("f0", "acknowledged", by="ann", note="", now=AT)
     store.sync_findings("idle", [A], AT)
     with pytest.raises(BadInput, match="status"):
         store.decide_finding(A.finding_id, "resolved", by="ann", note="", now=AT)

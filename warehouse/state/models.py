@@ -29,9 +29,15 @@ class Base(DeclarativeBase):
 
 
 class FindingState(Base):
-    """Where a finding stands: new, ongoing, resolved, acknowledged, disputed or exempted."""
+    """Where a finding stands: new, ongoing, resolved, acknowledged, disputed or exempted.
+
+    What it is about is kept here too, so that a decision outlives the finding's row, and a finding whose start moved
+    is known again (`continues` names the identity it had before). `source` says who decided: run, person or policy.
+    `owner` is a person or team that was named; empty: the tenant and user of the finding.
+    """
 
     __tablename__ = "finding_state"
+    __table_args__ = (Index("ix_finding_state_subject", "analyzer", "subject_id"),)
 
     finding_id: Mapped[str] = mapped_column(String(32), primary_key=True)
     analyzer: Mapped[str] = mapped_column(String(64), index=True)
@@ -41,6 +47,61 @@ class FindingState(Base):
     resolved_at: Mapped[datetime | None]
     changed_by: Mapped[str | None] = mapped_column(String(128))
     note: Mapped[str | None] = mapped_column(Text)
+    subject_kind: Mapped[str] = mapped_column(String(32), default="")
+    subject_id: Mapped[str] = mapped_column(String(512), default="")
+    workload_id: Mapped[str] = mapped_column(String(512), default="")
+    node: Mapped[str] = mapped_column(String(256), default="")
+    tenant: Mapped[str] = mapped_column(String(256), default="")
+    queue: Mapped[str] = mapped_column(String(256), default="")
+    kind: Mapped[str] = mapped_column(String(64), default="")
+    vendor: Mapped[str] = mapped_column(String(32), default="")
+    category: Mapped[str] = mapped_column(String(16), default="")
+    owner: Mapped[str] = mapped_column(String(256), default="")
+    source: Mapped[str] = mapped_column(String(16), default="")
+    reason: Mapped[str] = mapped_column(String(32), default="")
+    continues: Mapped[str] = mapped_column(String(32), default="")
+    rule_version: Mapped[int] = mapped_column(default=0)
+    is_open: Mapped[bool] = mapped_column(default=False)
+    window_start: Mapped[datetime | None]
+    window_end: Mapped[datetime | None]
+    expires_at: Mapped[datetime | None]
+
+
+class FindingChange(Base):
+    """A change of where a finding stands or whose it is. Never changed, never deleted."""
+
+    __tablename__ = "finding_change"
+
+    entry_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    finding_id: Mapped[str] = mapped_column(String(32), index=True)
+    at: Mapped[datetime]
+    actor: Mapped[str] = mapped_column(String(128))
+    before: Mapped[str] = mapped_column(String(16))
+    after: Mapped[str] = mapped_column(String(16))
+    reason: Mapped[str] = mapped_column(String(32))
+    note: Mapped[str] = mapped_column(Text)
+    owner: Mapped[str] = mapped_column(String(256))
+    expires_at: Mapped[datetime | None]
+
+
+class FindingReview(Base):
+    """What a person said of a sampled finding: right, wrong or cannot_tell. A second word in a sample replaces it.
+
+    `weight`: findings of its stratum (rule, kind, vendor) for each that was drawn.
+    """
+
+    __tablename__ = "finding_review"
+
+    finding_id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    sample: Mapped[str] = mapped_column(String(32), primary_key=True)
+    analyzer: Mapped[str] = mapped_column(String(64))
+    kind: Mapped[str] = mapped_column(String(64))
+    vendor: Mapped[str] = mapped_column(String(32))
+    weight: Mapped[float]
+    verdict: Mapped[str] = mapped_column(String(16))
+    judged_by: Mapped[str] = mapped_column(String(128))
+    note: Mapped[str] = mapped_column(Text)
+    at: Mapped[datetime]
 
 
 class StoredRecommendation(Base):

@@ -1,8 +1,8 @@
-"""Reads and writes the state store: findings' life cycle, recommendations, the alert outbox, the audit log."""
+"""Reads and writes the state store: recommendations, the alert outbox, reports; what findings need is beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,10 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.orm import Session
 
-from gpuledger.errors import BadInput, ConfigError
-from gpuledger.model import Finding
-from warehouse.state.models import AuditEntry, FindingState, OutboxEntry, ReportRun, StoredRecommendation
-
-DECIDED = ("acknowledged", "disputed", "exempted")
-"""Statuses that a person set; a new run never overwrites them."""
-
-STATUSES = ("new", "ongoing", "resolved", *DECIDED)
+from gpuledger.errors import ConfigError
+from warehouse.state.lives import FindingLives
+from warehouse.state.models import OutboxEntry, ReportRun, StoredRecommendation
+from warehouse.state.reviews import FindingReviews
 
 
 def migrate(url: str) -> None:
@@ -32,7 +28,7 @@ def migrate(url: str) -> None:
     command.upgrade(config, "head")
 
 
-class StateStore:
+class StateStore(FindingLives, FindingReviews):
     """The state store at an SQLAlchemy URL: SQLite beside the warehouse, or PostgreSQL."""
 
     def __init__(self, url: str) -> None:
@@ -54,50 +50,6 @@ class StateStore:
     def close(self) -> None:
         """Let go of all connections."""
         self.engine.dispose()
-
-    def sync_findings(self, analyzer: str, findings: Sequence[Finding], now: datetime) -> list[Finding]:
-        """Carry the life cycle on after a run of `analyzer`; gives the findings that were not known before."""
-        current = {finding.finding_id: finding for finding in findings}
-        with Session(self.engine) as session, session.begin():
-            known = {
-                row.finding_id: row
-                for row in session.scalars(select(FindingState).where(FindingState.analyzer == analyzer))
-            }
-            for finding_id, row in known.items():
-                if finding_id in current:
-                    row.last_seen_at = now
-                    row.resolved_at = None
-                    row.status = row.status if row.status in DECIDED else "ongoing"
-                elif row.resolved_at is None:
-                    row.resolved_at = now
-                    row.status = row.status if row.status in DECIDED else "resolved"
-            fresh = [finding for finding_id, finding in current.items() if finding_id not in known]
-            session.add_all(
-                FindingState(
-                    finding_id=finding.finding_id, analyzer=analyzer, status="new", first_seen_at=now, last_seen_at=now
-                )
-                for finding in fresh
-            )
-        return fresh
-
-    def finding_statuses(self, finding_ids: Iterable[str]) -> dict[str, str]:
-        """The status of each known finding of `finding_ids`."""
-        with Session(self.engine) as session:
-            wanted = set(finding_ids)
-            rows = session.execute(select(FindingState.finding_id, FindingState.status))
-            return {finding_id: status for finding_id, status in rows if finding_id in wanted}
-
-    def decide_finding(self, finding_id: str, status: str, *, by: str, note: str, now: datetime) -> None:
-        """A person's decision on a finding, written to the audit log too. Raises BadInput for what is not known."""
-        if status not in DECIDED:
-            raise BadInput("status", f"must be one of {', '.join(DECIDED)}")
-        with Session(self.engine) as session, session.begin():
-            row = session.get(FindingState, finding_id)
-            if row is None:
-                raise BadInput("finding_id", f"no finding {finding_id}")
-            before, row.status, row.changed_by, row.note = row.status, status, by, note
-            detail = {"before": before, "after": status, "note": note}
-            session.add(AuditEntry(at=now, actor=by, action="decide_finding", subject=finding_id, detail=detail))
 
     def save_recommendation(self, recommendation_id: str, kind: str, body: Mapping[str, Any], now: datetime) -> None:
         """Store a recommendation; one that was proposed before keeps its status and takes the new numbers."""
