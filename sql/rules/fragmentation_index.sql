@@ -4,25 +4,13 @@
 -- Columns: node varchar, pool varchar, model varchar, gpu_count bigint, excluded_gpu_count bigint, free_gpus double,
 --   fragment_gpus double, class_count bigint, demand_fragment_gpus double, pods_fragment_gpus double,
 --   all_fragment_gpus double, published_fragment_gpus double
--- Reads: asset, node, condition, allocation, workload
+-- Reads: state_span, asset, node, condition, allocation, workload
 -- Units: GPUs; `fragment_gpus` and `class_count` are those of `weighting` (demand, pods, all or published); fragments are
 --   NULL where no class counts and on a node whose cards are all set aside
--- Ignores: memory, which is not in the index; cards of nodes under a condition; unknown CPU counts as ample;
---   workloads submitted after `at` or more than `history_days` before it (NULL for no limit)
+-- Ignores: memory, which is not in the index; cards of nodes under a condition; unknown CPU counts as ample; other spellings
+--   of a model's name; workloads submitted after `at` or more than `history_days` before it (NULL for no limit)
 -- Order: by node
-with cards_known_now as (
-    select
-        gpu_uuid,
-        node,
-        model,
-        pool,
-        status
-    from asset
-    where from_at <= :at::timestamptz and (until_at is null or until_at > :at::timestamptz)
-    qualify row_number() over (partition by gpu_uuid order by from_at desc) = 1
-),
-
-nodes_known_now as (
+with nodes_known_now as (
     select
         node,
         model,
@@ -32,55 +20,23 @@ nodes_known_now as (
     qualify row_number() over (partition by node order by from_at desc) = 1
 ),
 
-things_set_aside as (
-    select distinct
-        subject_kind,
-        subject
-    from condition
-    where from_at <= :at::timestamptz and (until_at is null or until_at > :at::timestamptz)
-),
-
-allocations_in_force as (
-    select
-        node,
-        gpu_uuid,
-        share,
-        cpu_milli
-    from allocation
-    where started_at <= :at::timestamptz and (ended_at is null or ended_at > :at::timestamptz)
-),
-
-shares_taken as (
-    select
-        gpu_uuid,
-        sum(share) as share
-    from allocations_in_force
-    where gpu_uuid is not null
-    group by gpu_uuid
-),
-
 cpu_taken as (
     select
         node,
         sum(cpu_milli) as cpu_milli
-    from allocations_in_force
+    from allocation
+    where started_at <= :at::timestamptz and (ended_at is null or ended_at > :at::timestamptz)
     group by node
 ),
 
 cards_in_service as (
     select
-        cards_known_now.node,
-        cards_known_now.model,
-        cards_known_now.pool,
-        whole_node.subject is not null or single_card.subject is not null as is_set_aside,
-        greatest(0, round(1000 * (1 - coalesce(shares_taken.share, 0)), 3)) as free_milli
-    from cards_known_now
-    left join things_set_aside as whole_node
-        on whole_node.subject_kind = 'node' and whole_node.subject = cards_known_now.node
-    left join things_set_aside as single_card
-        on single_card.subject_kind = 'gpu' and single_card.subject = cards_known_now.gpu_uuid
-    left join shares_taken on cards_known_now.gpu_uuid = shares_taken.gpu_uuid
-    where cards_known_now.status = 'in_service'
+        node,
+        model,
+        pool,
+        is_set_aside,
+        round(1000 * free_gpus, 3) as free_milli
+    from card_room(:at::timestamptz)
 ),
 
 nodes_in_service as (

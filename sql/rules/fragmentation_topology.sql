@@ -3,56 +3,34 @@
 -- Grain: one row per pool and level (nvl_domain, leaf, spine, cluster)
 -- Columns: pool varchar, level varchar, domain_count bigint, free_node_count bigint, slot_count bigint,
 --   frag_ratio double, biggest_gang_nodes bigint
--- Reads: node, asset, condition, allocation
+-- Reads: state_span, node, asset, condition, allocation
 -- Units: nodes; `frag_ratio` is the share of free nodes that no such gang can use, NULL where no node is free
 -- Ignores: nodes under a condition or with a card that is, nodes whose domain at that level is unknown, shares and CPU
 -- Order: by pool, from the nearest level to the farthest
-with cards_in_service as (
-    select
-        gpu_uuid,
-        node,
-        status
-    from asset
-    where from_at <= :at::timestamptz and (until_at is null or until_at > :at::timestamptz)
-    qualify row_number() over (partition by gpu_uuid order by from_at desc) = 1
-),
-
-nodes_known_now as (
+with nodes_known_now as (
     select *
     from node
     where from_at <= :at::timestamptz and (until_at is null or until_at > :at::timestamptz)
     qualify row_number() over (partition by node order by from_at desc) = 1
 ),
 
-things_set_aside as (
-    select
-        subject_kind,
-        subject
-    from condition
+-- A card that is known and not in service keeps its node from being wholly free.
+cards_out_of_service as (
+    select node
+    from asset
     where from_at <= :at::timestamptz and (until_at is null or until_at > :at::timestamptz)
-),
-
-cards_held as (
-    select gpu_uuid
-    from allocation
-    where
-        gpu_uuid is not null
-        and share > 0
-        and started_at <= :at::timestamptz
-        and (ended_at is null or ended_at > :at::timestamptz)
+    qualify
+        row_number() over (partition by gpu_uuid order by from_at desc) = 1
+        and status <> 'in_service'
 ),
 
 free_nodes as (
-    select cards_in_service.node
-    from cards_in_service
-    group by cards_in_service.node
+    select node
+    from card_room(:at::timestamptz)
+    group by node
     having
-        bool_and(status = 'in_service')
-        and bool_and(gpu_uuid not in (select cards_held.gpu_uuid from cards_held))
-        and bool_and(
-            gpu_uuid not in (select subject from things_set_aside where subject_kind = 'gpu')
-        )
-        and cards_in_service.node not in (select subject from things_set_aside where subject_kind = 'node')
+        bool_and(not is_set_aside and free_gpus > 0.999999)
+        and node not in (select cards_out_of_service.node from cards_out_of_service)
 ),
 
 free_nodes_at_each_level as (
