@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import create_engine, text
 
 from gpuledger.errors import BadInput
 from gpuledger.model import Finding
 from gpuledger.policy import Policy
-from warehouse.state import REASONS, StateStore, Verdict
+from warehouse.state import REASONS, Drawn, StateStore, Verdict, lives
 
 AT = datetime(2026, 3, 2, 9, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -210,24 +213,77 @@ def test_disputes_are_counted_by_reason(store: StateStore) -> None:
     assert counts == {("acknowledged", ""): 1, **{("disputed", reason): 1 for reason in REASONS}}
 
 
-def _verdict(finding: Finding, verdict: str = "right", sample: str = "s1", **values: Any) -> Verdict:
-    fields = {"kind": "training", "vendor": "nvidia", "weight": 2.0, "judged_by": "ann", **values}
-    return Verdict(finding_id=finding.finding_id, sample=sample, analyzer="idle", verdict=verdict, **fields)
+def _draw(store: StateStore, sample: str, *found: Finding) -> None:
+    fields: dict[str, Any] = {"analyzer": "idle", "kind": "training", "vendor": "nvidia"}
+    drawn = [Drawn(finding_id=one.finding_id, stratum_count=9, drawn_count=len(found), **fields) for one in found]
+    store.save_sample(sample, drawn, AT)
+
+
+def _judge(store: StateStore, finding: Finding, verdict: str = "right", sample: str = "s1", hours: int = 0) -> bool:
+    one = Verdict(finding_id=finding.finding_id, sample=sample, verdict=verdict, judged_by="ann")
+    return store.save_verdict(one, AT + hours * HOUR)
 
 
 def test_the_last_verdict_counts_and_each_is_in_the_history(store: StateStore) -> None:
     store.sync_findings("idle", [_finding()], AT)
-    assert store.save_verdicts([_verdict(_finding())], AT) == 1
-    assert store.save_verdicts([_verdict(_finding())], AT + HOUR) == 0
-    assert store.save_verdicts([_verdict(_finding(), "wrong", sample="s2")], AT + HOUR) == 1
-    assert [row["verdict"] for row in store.verdicts_now()] == ["wrong"]
+    for sample in ("s1", "s2"):
+        _draw(store, sample, _finding())
+    assert store.verdicts_now() == []
+    assert _judge(store, _finding())
+    assert not _judge(store, _finding(), hours=1)
+    assert _judge(store, _finding(), "wrong", "s2", hours=1)
+    assert [(row["verdict"], row["stratum_count"]) for row in store.verdicts_now()] == [("wrong", 9)]
     assert [change["reason"] for change in store.finding_history(_finding().finding_id)] == ["", "right", "wrong"]
+    assert _judge(store, _finding(), "cannot_tell", "s2", hours=2)
+    assert [row["verdict"] for row in store.verdicts_now()] == ["cannot_tell"]
+
+
+def test_nobody_chooses_what_is_judged(store: StateStore) -> None:
+    store.sync_findings("idle", [_finding(), _finding("b")], AT)
+    _draw(store, "s1", _finding())
+    for finding, sample in ((_finding("b"), "s1"), (_finding(), "s2")):
+        with pytest.raises(BadInput, match="was not drawn"):
+            _judge(store, finding, sample=sample)
+    with pytest.raises(BadInput, match="verdict"):
+        _judge(store, _finding(), "maybe")
+    assert store.judged_finding_ids() == set()
 
 
 def test_a_rules_new_version_keeps_the_verdicts_on_what_it_finds_again(store: StateStore) -> None:
     kept, dropped = _finding("kept"), _finding("dropped")
     store.sync_findings("idle", [kept, dropped], AT)
-    store.save_verdicts([_verdict(kept), _verdict(dropped, "wrong")], AT)
+    _draw(store, "s1", kept, dropped)
+    assert _judge(store, kept)
+    assert _judge(store, dropped, "wrong")
     assert len(store.verdicts_now()) == 2
     store.sync_findings("idle", [_finding("kept", rule_version=2)], AT + HOUR)
     assert [(row["finding_id"], row["verdict"]) for row in store.verdicts_now()] == [(kept.finding_id, "right")]
+
+
+def test_what_comes_one_by_one_resolves_nothing(store: StateStore) -> None:
+    assert store.add_findings("idle", [_finding()], AT) == [_finding()]
+    assert store.add_findings("idle", [_finding("b")], AT) == [_finding("b")]
+    assert store.add_findings("idle", [_finding()], AT) == []
+    assert {_state(store, _finding(subject))["status"] for subject in ("a", "b")} == {"ongoing", "new"}
+
+
+def test_a_store_of_the_first_release_keeps_its_decisions(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'state.sqlite'}"
+    config = Config()
+    config.set_main_option("script_location", str(Path(lives.__file__).parent / "migrations"))
+    config.attributes["url"] = url
+    command.upgrade(config, "0001")
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        row = {"id": _finding().finding_id, "at": "2026-03-01 00:00:00"}
+        connection.execute(
+            text("insert into finding_state values (:id, 'idle', 'disputed', :at, :at, null, 'ann', 'no')"), row
+        )
+    engine.dispose()
+    store = StateStore.open(url)
+    assert store.sync_findings("idle", [_finding()], AT) == []
+    state = _state(store, _finding())
+    assert (state["status"], state["changed_by"], state["tenant"], state["owner"]) == ("disputed", "ann", "nlp", "")
+    assert [row["finding_count"] for row in store.owner_decisions()] == [1]
+    store.close()
+    command.downgrade(config, "0001")

@@ -39,12 +39,14 @@ class FindingLives:
         *,
         since: datetime | None = None,
         policy: Policy | None = None,
+        is_whole: bool = True,
     ) -> list[Finding]:
         """Carry the life cycle on after a run of `analyzer`; gives the findings that were not known before.
 
         `findings` are all that the run could have found: those that reach into the hours from `since` on, or all.
         A finding that a run could have found and did not, and one that has ended, is resolved. One whose start moved
         (late readings, a window that begins later) is the one that was there before, with what was decided of it.
+        Without `is_whole` the run looked at some subjects only, and absence means nothing.
         """
         current = {finding.finding_id: finding for finding in findings}
         with Session(self.engine) as session, session.begin():
@@ -57,6 +59,7 @@ class FindingLives:
                 )
                 if row.finding_id not in current
             }
+            absent = absent if is_whole else {}
             gone = [row for row in absent.values() if since is None or _end(row) > since]
             before = _predecessors(gone)
             fresh, moved = [], {}
@@ -78,6 +81,12 @@ class FindingLives:
                 vanished = f"goes on as {moved[row.finding_id]}" if row.finding_id in moved else "found no longer"
                 _close(session, row, now, vanished if row in gone else "ended")
         return fresh
+
+    def add_findings(
+        self, analyzer: str, findings: Sequence[Finding], now: datetime, *, policy: Policy | None = None
+    ) -> list[Finding]:
+        """As `sync_findings`, of findings that came one by one: nothing is resolved because it is not among them."""
+        return self.sync_findings(analyzer, findings, now, policy=policy, is_whole=False)
 
     def apply_policy(self, policy: Policy, now: datetime) -> int:
         """Exempt what `policy` exempts now, and end what it exempts no longer. Gives how many are exempted by it."""

@@ -85,9 +85,9 @@ class FindingChange(Base):
 
 
 class FindingReview(Base):
-    """What a person said of a sampled finding: right, wrong or cannot_tell. A second word in a sample replaces it.
+    """A finding that was drawn for a sample, and what a person said of it: right, wrong or cannot_tell; empty: nothing.
 
-    `weight`: findings of its stratum (rule, kind, vendor) for each that was drawn.
+    Of its stratum (rule, kind, vendor) `stratum_count` findings could be drawn, and `drawn_count` were.
     """
 
     __tablename__ = "finding_review"
@@ -97,11 +97,13 @@ class FindingReview(Base):
     analyzer: Mapped[str] = mapped_column(String(64))
     kind: Mapped[str] = mapped_column(String(64))
     vendor: Mapped[str] = mapped_column(String(32))
-    weight: Mapped[float]
-    verdict: Mapped[str] = mapped_column(String(16))
-    judged_by: Mapped[str] = mapped_column(String(128))
-    note: Mapped[str] = mapped_column(Text)
-    at: Mapped[datetime]
+    stratum_count: Mapped[int]
+    drawn_count: Mapped[int]
+    drawn_at: Mapped[datetime]
+    verdict: Mapped[str] = mapped_column(String(16), default="")
+    judged_by: Mapped[str] = mapped_column(String(128), default="")
+    note: Mapped[str] = mapped_column(Text, default="")
+    judged_at: Mapped[datetime | None]
 
 
 class StoredRecommendation(Base):

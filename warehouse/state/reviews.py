@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session
 
+from gpuledger.errors import BadInput
 from warehouse.state.decisions import PERSON, RUN
 from warehouse.state.models import FindingChange, FindingReview, FindingState
 
@@ -18,18 +19,23 @@ VERDICTS = ("right", "wrong", "cannot_tell")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """A person's verdict on a finding of a sample.
-
-    `weight`: how many findings of its stratum each drawn one stands for. `sample` names the draw.
-    """
+class Drawn:
+    """A finding that was drawn: one of `drawn_count` of the `stratum_count` findings of its rule, kind and vendor."""
 
     finding_id: str
-    sample: str
     analyzer: str
     kind: str
     vendor: str
-    weight: float
+    stratum_count: int
+    drawn_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """A person's verdict on a finding of a sample."""
+
+    finding_id: str
+    sample: str
     verdict: str
     judged_by: str
     note: str = ""
@@ -40,26 +46,37 @@ class FindingReviews:
 
     engine: Engine
 
-    def save_verdicts(self, verdicts: Sequence[Verdict], now: datetime) -> int:
-        """Keep verdicts, each with a line in its finding's history. Gives how many say something new."""
-        changed = 0
+    def save_sample(self, sample: str, drawn: Sequence[Drawn], now: datetime) -> None:
+        """Keep what was drawn: a verdict counts only for that, so that nobody chooses what is judged."""
         with Session(self.engine) as session, session.begin():
-            for one in verdicts:
-                row = session.get(FindingReview, (one.finding_id, one.sample))
-                said = (one.verdict, one.judged_by, one.note)
-                if row is not None and (row.verdict, row.judged_by, row.note) == said:
-                    continue
-                changed += 1
-                values = {name: getattr(one, name) for name in Verdict.__slots__}
-                session.merge(FindingReview(**values, at=now))
-                _note(session, one, now)
-        return changed
+            for one in drawn:
+                session.merge(FindingReview(sample=sample, drawn_at=now, **asdict(one)))
+
+    def save_verdict(self, one: Verdict, now: datetime) -> bool:
+        """Keep a verdict, with a line in its finding's history. Gives whether it says something new.
+
+        A second word replaces the first. Raises BadInput naming what is wrong: it was not drawn, says no verdict, or
+        not by whom.
+        """
+        if one.verdict not in VERDICTS:
+            raise BadInput("verdict", f"{one.verdict[:40]!r} is not one of {', '.join(VERDICTS)}")
+        if not 1 <= len(one.judged_by) <= 128:
+            raise BadInput("judged_by", "must have 1 to 128 characters")
+        with Session(self.engine) as session, session.begin():
+            row = session.get(FindingReview, (one.finding_id, one.sample))
+            if row is None:
+                raise BadInput("finding_id", f"{one.finding_id[:40]!r} was not drawn in sample {one.sample[:40]!r}")
+            if (row.verdict, row.judged_by, row.note) == (one.verdict, one.judged_by, one.note):
+                return False
+            row.verdict, row.judged_by, row.note, row.judged_at = one.verdict, one.judged_by, one.note, now
+            _note(session, one, now)
+        return True
 
     def verdicts_now(self) -> list[dict[str, Any]]:
         """The last verdict on each finding that the rule's present version makes still.
 
-        Columns: finding_id, analyzer, kind, vendor, weight, verdict, judged_by. A rule's version that finds a judged
-        finding again has its verdict; one that does not has lost it, right or wrong.
+        Columns: finding_id, analyzer, kind, vendor, stratum_count (of the last draw), verdict, judged_by, judged_at.
+        A version that finds a judged finding again has its verdict; one that does not has lost it, right or wrong.
         """
         newest = (
             select(FindingState.analyzer, func.max(FindingState.rule_version).label("rule_version"))
@@ -73,17 +90,18 @@ class FindingReviews:
                 newest,
                 (newest.c.analyzer == FindingState.analyzer) & (newest.c.rule_version == FindingState.rule_version),
             )
-            .order_by(FindingReview.at, FindingReview.finding_id)
+            .where(FindingReview.verdict != "")
+            .order_by(FindingReview.judged_at, FindingReview.drawn_at, FindingReview.finding_id)
         )
+        names = ("finding_id", "analyzer", "kind", "vendor", "stratum_count", "verdict", "judged_by", "judged_at")
         with Session(self.engine) as session:
             last = {row.finding_id: row for row in session.scalars(asked)}
-            names = ("finding_id", "analyzer", "kind", "vendor", "weight", "verdict", "judged_by")
             return [{name: getattr(row, name) for name in names} for row in last.values()]
 
     def judged_finding_ids(self) -> set[str]:
         """Findings on which there is a verdict."""
         with Session(self.engine) as session:
-            return set(session.scalars(select(FindingReview.finding_id).distinct()))
+            return set(session.scalars(select(FindingReview.finding_id).where(FindingReview.verdict != "").distinct()))
 
     def owner_decisions(self) -> list[dict[str, Any]]:
         """What owners said unasked: how many findings of each stratum were acknowledged and disputed, for which reason.

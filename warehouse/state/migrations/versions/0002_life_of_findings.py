@@ -61,11 +61,13 @@ def upgrade() -> None:
         sa.Column("analyzer", sa.String(length=64), nullable=False),
         sa.Column("kind", sa.String(length=64), nullable=False),
         sa.Column("vendor", sa.String(length=32), nullable=False),
-        sa.Column("weight", sa.Float(), nullable=False),
+        sa.Column("stratum_count", sa.Integer(), nullable=False),
+        sa.Column("drawn_count", sa.Integer(), nullable=False),
+        sa.Column("drawn_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("verdict", sa.String(length=16), nullable=False),
         sa.Column("judged_by", sa.String(length=128), nullable=False),
         sa.Column("note", sa.Text(), nullable=False),
-        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("judged_at", sa.DateTime(timezone=True), nullable=True),
         sa.PrimaryKeyConstraint("finding_id", "sample"),
     )
 
