@@ -58,14 +58,14 @@ class ClaimRule(ABC):
         read_options(self.options_class, options)  # a wrong option is told even where nothing is found
         rows = stretches(claims, gap=self.gap, by_cause=self.by_cause).to_dicts()
         facts = self.facts(runner, window, rows) if rows else {}
-        findings = []
+        findings, known_until_at = [], _known_until(runner, window)
         for row in rows:
             chosen = read_options(self.options_class, policy.options(self.name, options, row))
             found = self.finding(
                 row, facts.get((row["subject_kind"], row["subject_id"], row["workload_id"]), {}), chosen
             )
             if found is not None:
-                findings.append(self._finding(row, found, window.to_at))
+                findings.append(self._finding(row, found, known_until_at))
         return RuleResult(findings=findings, totals=self.totals(findings), claims=claims)
 
     def run(
@@ -135,6 +135,12 @@ class ClaimRule(ABC):
             },
         }
         return Finding(**{**common, **found})
+
+
+def _known_until(runner: QueryRunner, window: Window) -> datetime:
+    """Until when anything is known of `window`: its end, or the ledger's."""
+    end: datetime | None = runner.query("ledger_extent").to_pylist()[0]["to_at"]
+    return min(window.to_at, end) if end else window.to_at
 
 
 def evidence(name: str, row: Mapping[str, Any], thresholds: Mapping[str, float | None]) -> tuple[dict[str, Any], ...]:

@@ -97,6 +97,9 @@ class Settings(FileSettings):
     attribution_rules: Path | None = Field(
         None, description="TOML file that says whose a pod is, for what is written to the service or back-filled"
     )
+    policy_file: Path | None = Field(
+        None, description="TOML file of the site's policy: thresholds of rules for some work, and exemptions"
+    )
     scheduler: str = Field("fake", description="scheduler adapter for plans")
     schedulers_file: Path | None = Field(
         None, description="TOML file of [[scheduler]] tables: the schedulers that the service reads"

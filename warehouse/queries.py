@@ -20,7 +20,7 @@ from gpuledger.errors import QueryRefused
 SQL_ROOT = Path(__file__).resolve().parent.parent / "sql"
 """The folder of SQL text: beside the packages in a checkout and in an installed distribution alike."""
 
-QUERY_FOLDERS = ("ledger", "rollup", "rules", "report", "audits", "samples", "quality", "snapshots")
+QUERY_FOLDERS = ("ledger", "rollup", "rules", "report", "audits", "samples", "quality", "snapshots", "analysis")
 
 _HEADINGS = ("Grain", "Reads", "Units", "Ignores")
 

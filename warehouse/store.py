@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,8 +17,10 @@ import pyarrow as pa
 from gpuledger.clock import Clock, SystemClock
 from gpuledger.config import Settings
 from gpuledger.errors import BadInput, QueryRefused, WarehouseBusy, WarehouseError
-from gpuledger.model import BOTTLENECKS, GPU_MODELS, PENDING_CAUSES, RECORDS, Finding, Window
-from warehouse import ingest, ledger, quality, queries, refusals, validation
+from gpuledger.model import BOTTLENECKS, GPU_MODELS, PENDING_CAUSES, RECORDS, Window
+from warehouse import faults, ingest, ledger, quality, queries, refusals, validation
+from warehouse.analysis import Analysis
+from warehouse.analysis import store as store_analysis
 from warehouse.ledger import LedgerBuild
 from warehouse.schema import migrate
 
@@ -176,6 +177,7 @@ class Warehouse:
                     spans += ledger.build_day(cursor, day, final_before_at, horizon)
                 with self.writing() as cursor:
                     quality.build(cursor, day.from_at, min(day.to_at, horizon))
+                    faults.build(cursor, day.from_at, min(day.to_at, horizon), now)
         with self.writing() as cursor:
             ledger.compare_inventory(cursor, min(hours.to_at, horizon))
             cursor.execute(
@@ -184,6 +186,11 @@ class Warehouse:
             )
             return LedgerBuild(hours, spans, ledger.audit(cursor, hours))
 
+    def recognise_faults(self, window: Window) -> int:
+        """Recognise the faults told in `window`, before any build of the ledger. Gives how many were not known."""
+        with self.writing() as cursor:
+            return faults.recognise(cursor, window.from_at, window.to_at, self._clock.now())
+
     def evidence_extent(self, *, default: Window) -> Window:
         """The span of time that records speak of; `default` for an empty warehouse."""
         row = self.query("evidence_extent").to_pylist()[0]
@@ -191,24 +198,10 @@ class Warehouse:
             return default
         return Window(row["from_at"], row["to_at"])
 
-    def save_findings(self, analyzer: str, found: Sequence[Finding]) -> None:
-        """Replace the stored findings of `analyzer`."""
-        rows = [
-            {
-                **{key: _json(value) if isinstance(value, dict | tuple) else value for key, value in asdict(f).items()},
-                "finding_id": f.finding_id,
-                "found_at": self._clock.now(),
-            }
-            for f in found
-        ]
+    def save_analysis(self, analysis: Analysis) -> None:
+        """Store what a rule's run gave over the hours that it covers."""
         with self.writing() as cursor:
-            cursor.execute("begin")
-            cursor.execute("delete from finding where analyzer = $analyzer", {"analyzer": analyzer})
-            if rows:
-                cursor.register("staged", pa.Table.from_pylist(rows))
-                cursor.execute("insert into finding by name from staged")
-                cursor.unregister("staged")
-            cursor.execute("commit")
+            store_analysis(cursor, analysis, self._clock.now())
 
     def checkpoint(self) -> None:
         """Fold the write-ahead log into the file."""
@@ -226,10 +219,6 @@ class Warehouse:
     @staticmethod
     def _tenants(cursor: duckdb.DuckDBPyConnection) -> list[str]:
         return [row[0] for row in cursor.execute("select distinct tenant from tenant").fetchall()]
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _gpu_models() -> list[dict[str, Any]]:

@@ -110,7 +110,7 @@ class Jobs:
             return
         for rule in RULES:
             try:
-                result = self._service.analyze(rule, window, {}, save=True)
+                result = self._service.analyze(rule, window, {}, save=True, anew=False)
             except Exception:  # a finding that cannot be stored costs its rule only, as a broken rule does
                 self._service.metrics.job_failures.labels(f"rule_{rule}").inc()
                 log.exception("rule_could_not_run", rule=rule)

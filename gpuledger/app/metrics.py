@@ -58,6 +58,9 @@ class ServiceMetrics:
         )
         self.outbox = Gauge("gpuledger_alert_outbox", "Messages by status", ["status"], registry=self.registry)
         self.findings = Gauge("gpuledger_findings", "Findings of the last run", ["analyzer"], registry=self.registry)
+        self.rule_final = Gauge(
+            "gpuledger_rule_final_until_timestamp_seconds", "Analysed for good until", ["rule"], registry=self.registry
+        )
         self.finding_hours = Gauge(
             "gpuledger_findings_gpu_hours", "GPU-hours of the last run", ["analyzer"], registry=self.registry
         )

@@ -15,6 +15,7 @@ import pyarrow as pa
 import structlog
 
 from gpuledger.app import doctor, parameters
+from gpuledger.app.analysing import Analysing
 from gpuledger.app.assembling import Assembling
 from gpuledger.app.dirt import Dirt
 from gpuledger.app.metrics import ServiceMetrics
@@ -27,6 +28,7 @@ from gpuledger.clock import Clock, SystemClock
 from gpuledger.config import Settings
 from gpuledger.errors import BadInput, GpuledgerError, RuleError
 from gpuledger.model import Finding, Recommendation, Window, to_table
+from gpuledger.policy import load as load_policy
 from gpuledger.registry import REPORTS, resolve
 from warehouse import IngestResult, Warehouse
 from warehouse.ledger import LedgerBuild
@@ -61,6 +63,8 @@ class Service:
         self._remember_unbuilt()
         self._saving = threading.Lock()
         self.feeds: Sequence[Feed] = ()
+        self.policy = load_policy(settings.policy_file)
+        self.analysing = Analysing(warehouse, self, self.policy, self.clock)
 
     def _remember_unbuilt(self) -> None:
         """What came before this start and is in no ledger yet is dirty still."""
@@ -192,15 +196,24 @@ class Service:
             "rates": rates,
         }
 
-    def analyze(self, rule: str, window: Window, options: Mapping[str, Any], *, save: bool = False) -> dict[str, Any]:
-        """Run one rule. Its findings, its totals, and each finding's status; `save` makes this run the stored one.
+    def analyze(
+        self, rule: str, window: Window, options: Mapping[str, Any], *, save: bool = False, anew: bool = True
+    ) -> dict[str, Any]:
+        """Run one rule. Its findings, its totals, and each finding's status.
+
+        `save` makes this run the stored one; without `anew` only what is not analysed for good is analysed, and the
+        findings are those that reach into it.
 
         Raises ConfigError for an unknown rule, BadInput for a wrong option, RuleError when it could not run.
         """
+        since: datetime | None = None
         with _attempt(rule):
             judge = resolve("rules", rule)()
-            result = judge.run(self, window, options)
-        fresh = self.save_findings(rule, result.findings) if save else []
+            if save:
+                result, since = self.analysing.go_on(judge, window, options, anew=anew)
+            else:
+                result = self.analysing.look(judge, window, options)
+        fresh = self._note_findings(rule, result.findings, since) if since else []
         statuses = self.state.finding_statuses(finding.finding_id for finding in result.findings)
         return {
             "rule": rule,
@@ -212,13 +225,18 @@ class Service:
             **result.totals,
         }
 
-    def save_findings(self, rule: str, findings: Sequence[Finding]) -> list[Finding]:
-        """Store a run's findings and carry their life cycle on. Gives those that are new."""
+    def _note_findings(self, rule: str, findings: Sequence[Finding], since: datetime) -> list[Finding]:
+        """Carry the life cycle of a run's findings on, and count. Gives those that are new."""
         with self._saving:  # two runs of one rule at once would both call the same findings new
-            self.warehouse.save_findings(rule, findings)
-            self.metrics.findings.labels(rule).set(len(findings))
-            self.metrics.finding_hours.labels(rule).set(sum(finding.gpu_hours_wasted for finding in findings))
-            return self.state.sync_findings(rule, findings, self.clock.now())
+            fresh = self.state.sync_findings(rule, findings, self.clock.now(), since=since)
+        for row in self.query("findings_by_rule").to_pylist():
+            if row["analyzer"] == rule:
+                self.metrics.findings.labels(rule).set(row["finding_count"])
+                self.metrics.finding_hours.labels(rule).set(row["gpu_hours_wasted"])
+        for row in self.query("rule_progress_list").to_pylist():
+            if row["analyzer"] == rule:
+                self.metrics.rule_final.labels(rule).set(row["final_until_at"].timestamp())
+        return fresh
 
     def findings(self, analyzer: str = "", tenant: str = "") -> list[dict[str, Any]]:
         """The stored findings with their status, the largest waste first."""

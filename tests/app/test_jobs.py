@@ -15,6 +15,7 @@ from gpuledger import registry
 from gpuledger.app.encoding import to_arrow_stream
 from gpuledger.app.jobs import BACKFILL_QUIET, Jobs
 from gpuledger.model import Finding, Window
+from gpuledger.policy import Policy
 from gpuledger.ports import QueryRunner, RuleResult
 from gpuledger.testing import FakeClock
 from tests.alerts.receiver import Receiver, listening
@@ -30,14 +31,18 @@ class Planted:
     name = "planted"
     version = 1
 
-    def run(self, runner: QueryRunner, window: Window, options: Mapping[str, Any]) -> RuleResult:
+    def run(
+        self, runner: QueryRunner, window: Window, options: Mapping[str, Any], policy: Policy | None = None
+    ) -> RuleResult:
         return RuleResult(findings=tuple(PLANTED))
 
 
 class Raising(Planted):
     name = "raising"
 
-    def run(self, runner: QueryRunner, window: Window, options: Mapping[str, Any]) -> RuleResult:
+    def run(
+        self, runner: QueryRunner, window: Window, options: Mapping[str, Any], policy: Policy | None = None
+    ) -> RuleResult:
         raise ZeroDivisionError("by the rule")
 
 
