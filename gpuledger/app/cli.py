@@ -12,6 +12,7 @@ from gpuledger import config as settings_file
 from gpuledger.app.client import Client, open_warehouse
 from gpuledger.app.collector_commands import collector_app
 from gpuledger.app.imports import import_app
+from gpuledger.app.money_commands import money
 from gpuledger.app.printing import Format, configure_logs, emit, ledger_for_people, print_problems
 from gpuledger.app.scheduler_commands import scheduler_app
 from gpuledger.config import Settings
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.add_typer(import_app, name="import")
 app.add_typer(collector_app, name="collector")
 app.add_typer(scheduler_app, name="scheduler")
+app.command()(money)
 
 Warehouse = Annotated[Path | None, typer.Option("--warehouse", help="the warehouse file")]
 Config = Annotated[Path | None, typer.Option("--config", help="settings file (TOML)")]
@@ -44,6 +46,8 @@ FINDING_COLUMNS = (
     "gpu_hours_wasted",
     "confidence",
 )
+
+RULE_COLUMNS = ("rule", "version", "category", "findings", "final_until_at", "provisional_hours")
 
 
 def _settings(config: Path | None, warehouse: Path | None, **more: Any) -> Settings:
@@ -177,6 +181,13 @@ def analyze(  # noqa: PLR0913, PLR0917 a command's options are its arguments
     )
     if failed:
         sys.exit(1)
+
+
+@app.command()
+def rules(warehouse: Warehouse = None, config: Config = None, form: Form = Format.TEXT) -> None:
+    """The rules, and until when each has analysed for good: later hours are provisional."""
+    with open_warehouse(_settings(config, warehouse), must_exist=True) as client:
+        emit(client.get("/v1/rules"), form, columns={"rules": RULE_COLUMNS})
 
 
 def _analyze(client: Client, named: list[str], options: dict[str, str], common: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from gpuledger import __version__
-from gpuledger.app import parameters, remote_write
+from gpuledger.app import money, parameters, remote_write
 from gpuledger.app.bodies import read_body
 from gpuledger.app.encoding import ARROW_STREAM, from_arrow_stream, to_arrow_stream, to_json
 from gpuledger.app.service import Service
@@ -122,6 +122,7 @@ def create_app(service: Service) -> FastAPI:
     _read_routes(app)
     _stored_routes(app)
     _judge_routes(app)
+    money.register(app)
     return app
 
 
@@ -237,6 +238,11 @@ def _stored_routes(app: FastAPI) -> None:
 
 
 def _judge_routes(app: FastAPI) -> None:
+    @app.get("/v1/rules")
+    def rules(service: Served) -> Response:
+        """The rules, and until when each has analysed for good."""
+        return Json({"rules": service.rules()})
+
     @app.post("/v1/analyze/{rule}")
     def analyze(rule: str, request: Request, service: Served) -> Response:
         """Run one rule."""

@@ -115,8 +115,7 @@ class Jobs:
                 self._service.metrics.job_failures.labels(f"rule_{rule}").inc()
                 log.exception("rule_could_not_run", rule=rule)
             else:
-                fresh = set(result["new_finding_ids"])
-                self._mailer.announce([found for found in result["findings"] if found["finding_id"] in fresh])
+                self._mailer.announce(result["findings"])
         for kind in RECOMMENDERS:
             try:
                 self._service.recommend(kind, window, {})

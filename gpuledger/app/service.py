@@ -29,7 +29,7 @@ from gpuledger.config import Settings
 from gpuledger.errors import BadInput, GpuledgerError, RuleError
 from gpuledger.model import Finding, Recommendation, Window, to_table
 from gpuledger.policy import load as load_policy
-from gpuledger.registry import REPORTS, resolve
+from gpuledger.registry import REPORTS, RULES, resolve
 from warehouse import IngestResult, Warehouse
 from warehouse.ledger import LedgerBuild
 from warehouse.samples import SampleStore
@@ -225,10 +225,30 @@ class Service:
             **result.totals,
         }
 
+    def rules(self) -> list[dict[str, Any]]:
+        """Every rule: version, category, what it does, and how far it has analysed, for good and provisionally."""
+        progress = {row["analyzer"]: row for row in self.query("rule_progress_list").to_pylist()}
+        found = {row["analyzer"]: row for row in self.query("findings_by_rule").to_pylist()}
+        told = []
+        for name in RULES:
+            rule = resolve("rules", name)
+            told.append(
+                {
+                    "rule": name,
+                    "version": rule.version,
+                    "category": getattr(rule, "category", "waste"),
+                    "says": (rule.__doc__ or "").partition("\n")[0],
+                    "findings": found.get(name, {}).get("finding_count", 0),
+                    "final_until_at": progress.get(name, {}).get("final_until_at"),
+                    "provisional_hours": progress.get(name, {}).get("provisional_hours"),
+                }
+            )
+        return told
+
     def _note_findings(self, rule: str, findings: Sequence[Finding], since: datetime) -> list[Finding]:
         """Carry the life cycle of a run's findings on, and count. Gives those that are new."""
         with self._saving:  # two runs of one rule at once would both call the same findings new
-            fresh = self.state.sync_findings(rule, findings, self.clock.now(), since=since)
+            fresh = self.state.sync_findings(rule, findings, self.clock.now(), since=since, policy=self.policy)
         for row in self.query("findings_by_rule").to_pylist():
             if row["analyzer"] == rule:
                 self.metrics.findings.labels(rule).set(row["finding_count"])
