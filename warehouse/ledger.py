@@ -37,6 +37,16 @@ STEPS = (
 )
 """Temporary tables, each made from those before it."""
 
+WRITTEN = (
+    "forget_state_span",
+    "state_span",
+    "forget_ledger_hour",
+    "ledger_hour",
+    "forget_activity_hour",
+    "activity_hour",
+)
+"""What is written of a day, in one transaction."""
+
 AUDITS = ("assert_ledger_closes", "assert_shares_sum_to_one")
 
 
@@ -77,7 +87,7 @@ def build_day(cursor: duckdb.DuckDBPyConnection, day: Window, final_before_at: d
         _run(cursor, step, **context)
     cursor.execute("begin")
     try:
-        for name in ("forget_state_span", "state_span", "forget_ledger_hour", "ledger_hour"):
+        for name in WRITTEN:
             _run(cursor, name, **written, final_before_at=final_before_at)
         cursor.execute("commit")
     except BaseException:

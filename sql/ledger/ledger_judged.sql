@@ -26,7 +26,27 @@ hours as (
 
 kinds as (
     select
-        piece.* exclude (job, minute, activity, is_still),
+        piece.hold,
+        piece.hour_at,
+        piece.from_at,
+        piece.until_at,
+        piece.piece_seconds,
+        piece.share,
+        piece.is_shared,
+        piece.is_before_ready,
+        piece.is_in_grace,
+        piece.is_floor,
+        piece.first_at,
+        piece.last_at,
+        piece.read_seconds,
+        piece.interval_seconds,
+        piece.gpu_util_ratio,
+        piece.sm_active_ratio,
+        piece.fb_used_bytes / nullif(piece.fb_total_bytes, 0) as fb_used_ratio,
+        piece.power_watts,
+        piece.is_contradicted,
+        piece.signal,
+        piece.is_power_checked,
         case
             when piece.activity is null then null
             when piece.is_still and still_minutes.job is not null then 'stalled'

@@ -3,7 +3,7 @@
 -- Grain: one row per device and minute.
 -- Reads: ledger_reading, ledger_device, ledger_card
 -- Writes: ledger_minute
--- Units: ratios 0 to 1, watts, seconds
+-- Units: ratios 0 to 1, watts, seconds, bytes, hertz
 -- Ignores: a profiling counter that reads exactly zero while utilization or power says the opposite: it is no measurement.
 create or replace temp table ledger_minute as
 with crowded as (
@@ -29,10 +29,16 @@ by_feed as (
         gr_engine_active_ratio,
         tensor_active_ratio,
         dram_active_ratio,
+        core_active_ratio,
         codec_util_ratio,
-        fb_used_ratio,
+        fb_used_bytes,
+        fb_total_bytes,
         power_watts,
-        process_count
+        process_count,
+        sm_clock_hertz,
+        pcie_bytes_per_second,
+        nvlink_bytes_per_second,
+        is_throttled
     from ledger_reading
     anti join crowded using (feed, minute)
     union all
@@ -50,10 +56,16 @@ by_feed as (
         avg(gr_engine_active_ratio),
         avg(tensor_active_ratio),
         avg(dram_active_ratio),
+        avg(core_active_ratio),
         avg(codec_util_ratio),
-        avg(fb_used_ratio),
+        avg(fb_used_bytes),
+        max(fb_total_bytes),
         avg(power_watts),
-        max(process_count)
+        max(process_count),
+        avg(sm_clock_hertz),
+        avg(pcie_bytes_per_second),
+        avg(nvlink_bytes_per_second),
+        bool_or(is_throttled)
     from ledger_reading
     semi join crowded using (feed, minute)
     group by feed, minute
@@ -68,7 +80,7 @@ best as (
     union all
     select unnest(arg_max(by_feed, (
         (read_seconds >= 30)::integer,
-        (sm_active_ratio is not null)::integer * 4
+        (coalesce(sm_active_ratio, core_active_ratio) is not null)::integer * 4
         + (gpu_util_ratio is not null)::integer * 2
         + (power_watts is not null)::integer,
         least(read_seconds, 60),
@@ -95,7 +107,7 @@ judged as (
         best.*,
         devices.is_card,
         coalesce(
-            greatest(sm_active_ratio, gr_engine_active_ratio, tensor_active_ratio) = 0
+            greatest(sm_active_ratio, gr_engine_active_ratio, tensor_active_ratio, core_active_ratio) = 0
             and (gpu_util_ratio >= 0.9 or (power_watts >= idle_below_watts and devices.is_card)),
             false
         ) as is_contradicted
@@ -115,9 +127,15 @@ select
     case when not is_contradicted then gr_engine_active_ratio end as gr_engine_active_ratio,
     case when not is_contradicted then tensor_active_ratio end as tensor_active_ratio,
     case when not is_contradicted then dram_active_ratio end as dram_active_ratio,
+    case when not is_contradicted then core_active_ratio end as core_active_ratio,
     codec_util_ratio,
-    fb_used_ratio,
+    fb_used_bytes,
+    fb_total_bytes,
     case when is_card then power_watts end as power_watts,
     process_count,
+    sm_clock_hertz,
+    pcie_bytes_per_second,
+    nvlink_bytes_per_second,
+    is_throttled,
     is_contradicted
 from judged;

@@ -3,7 +3,7 @@
 -- Grain: one row per hold and minute (two where the minute is cut by a change).
 -- Reads: ledger_slot, ledger_hold, ledger_device, ledger_minute, source_read
 -- Writes: ledger_piece
--- Units: share of a physical GPU, seconds, ratios
+-- Units: share of a physical GPU, seconds, ratios, watts, bytes, hertz
 -- Ignores: held shares of cards that are unavailable, and what telemetry says of a card of which it is not known that the hold is on it. Shares that add up to more than a card are scaled to one. Activity of a card that several pods share by time-slicing cannot be told apart: it is active for all or idle for all, and never graded.
 create or replace temp table ledger_piece as
 with shares as (
@@ -89,9 +89,15 @@ read as (
         seen.gr_engine_active_ratio,
         seen.tensor_active_ratio,
         seen.dram_active_ratio,
+        seen.core_active_ratio,
         seen.codec_util_ratio,
-        seen.fb_used_ratio,
+        seen.fb_used_bytes,
+        seen.fb_total_bytes,
         seen.power_watts,
+        seen.sm_clock_hertz,
+        seen.pcie_bytes_per_second,
+        seen.nvlink_bytes_per_second,
+        coalesce(seen.is_throttled, false) as is_throttled,
         coalesce(seen.process_count, case when seen.minute is null and answered.minute is not null then 0 end) as process_count,
         coalesce(seen.is_contradicted, false) as is_contradicted
     from cut
@@ -140,8 +146,17 @@ select
     interval_seconds,
     gpu_util_ratio,
     sm_active_ratio,
-    fb_used_ratio,
+    core_active_ratio,
+    gr_engine_active_ratio,
+    tensor_active_ratio,
+    dram_active_ratio,
+    fb_used_bytes,
+    fb_total_bytes,
     power_watts,
+    sm_clock_hertz,
+    pcie_bytes_per_second,
+    nvlink_bytes_per_second,
+    is_throttled,
     is_contradicted,
     signal,
     signal <> 'power' and power_watts is not null and idle_below_watts is not null as is_power_checked,

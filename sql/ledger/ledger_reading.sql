@@ -3,7 +3,7 @@
 -- Grain: one row per reading and minute that it stands for: one that is due every five minutes stands for five.
 -- Reads: reading, ledger_device
 -- Writes: ledger_reading
--- Units: ratios 0 to 1, watts, seconds; minute counts from 1970
+-- Units: ratios 0 to 1, watts, seconds, bytes, hertz; minute counts from 1970
 -- Ignores: rows without any signal: they are not a successful reading. A source that does not say how often it reads: in each hour nine of ten readings are at most one interval after the one before (the larger half of the distances where there are fewer than ten); at most 300 s, since who does not say it is a Prometheus, and 60 s where nothing tells.
 create or replace temp table ledger_reading as
 with distances as (
@@ -38,16 +38,23 @@ telling as (
         tensor_active_ratio,
         dram_active_ratio,
         greatest(enc_util_ratio, dec_util_ratio) as codec_util_ratio,
-        fb_used_bytes / nullif(fb_total_bytes, 0) as fb_used_ratio,
+        core_active_ratio,
+        fb_used_bytes,
+        fb_total_bytes,
         power_watts,
-        process_count
+        process_count,
+        sm_clock_hertz,
+        -- Of two directions one may be unknown.
+        coalesce(pcie_tx_bytes_per_second + pcie_rx_bytes_per_second, pcie_tx_bytes_per_second, pcie_rx_bytes_per_second) as pcie_bytes_per_second,
+        nvlink_bytes_per_second,
+        throttle_reasons & 232 > 0 as is_throttled
     from reading
     inner join ledger_device as device using (gpu_uuid, slice_id, source)
     left join spacings on device.feed = spacings.feed and epoch_us(reading.ts) // 3600000000 = spacings.hour
     where
         ts >= :from_at::timestamptz
         and ts < :to_at::timestamptz
-        and coalesce(gpu_util_ratio, sm_active_ratio, gr_engine_active_ratio, power_watts, process_count) is not null
+        and coalesce(gpu_util_ratio, sm_active_ratio, gr_engine_active_ratio, core_active_ratio, power_watts, process_count) is not null
 )
 
 select *, first_minute as minute
