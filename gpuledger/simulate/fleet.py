@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -46,6 +46,11 @@ class Hardware:
     def is_mig(self) -> bool:
         """Whether its cards are cut into slices."""
         return bool(self.layouts)
+
+    @property
+    def is_npu(self) -> bool:
+        """Whether its cards are read by the exporter of NPUs, which knows neither SMs nor XIDs."""
+        return self.model.startswith("Ascend")
 
     @property
     def facts(self) -> GpuModel:
@@ -91,7 +96,15 @@ HARDWARE = (
 )
 """In the order in which a small fleet gets its first host of each."""
 
+H100, A100, L40S, _, H20 = (replace(hardware, weight=1.0) for hardware in HARDWARE)
+ASCEND = Hardware("npu-train", "Ascend 910B", "Ascend 910B", 3.0, 192, 1_548_288, 65_536, 1_500, 1_600)
+
 OF_SCENARIO = {
+    "training": (replace(H100, weight=0.6), replace(A100, weight=0.4)),
+    "serving": (replace(H20, weight=0.4), replace(L40S, weight=0.3), replace(H100, weight=0.3)),
+    "notebooks": (replace(A100, weight=0.4), replace(L40S, weight=0.3), replace(H100, weight=0.3)),
+    "ascend": (replace(ASCEND, weight=0.7), replace(H100, weight=0.3)),
+    "clean": (replace(H100, weight=0.4), replace(A100, weight=0.3), replace(H20, weight=0.3)),
     "mig": (
         Hardware("a100-mig", "A100", "NVIDIA A100-SXM4-80GB", 0.5, 128, 1_032_192, 81_920, 1_410, 1_593, MIG_LAYOUTS),
         Hardware("h100-mig", "H100", "NVIDIA H100 80GB HBM3", 0.5, 192, 2_064_384, 81_559, 1_980, 2_619, MIG_LAYOUTS),

@@ -21,12 +21,13 @@ CPU_CORES_PER_SHARE = 3
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """Where a notebook runs: a card, a slice of it, or a part of its time."""
+    """Where a notebook runs: a card, a slice of it, or a part of its time. `marks` are true of those ever used."""
 
     card: int
     share: float
     slice_index: int | None = None
     paints: bool = True
+    marks: tuple[Mark, ...] = ()
 
 
 def local_days(script: Script, opens: int, closes: int) -> list[tuple[int, int]]:
@@ -37,16 +38,21 @@ def local_days(script: Script, opens: int, closes: int) -> list[tuple[int, int]]
     return [(midnight + day * 1440 + opens, midnight + day * 1440 + closes) for day in days]
 
 
-def add_notebook(script: Script, team: str, seat: Seat, rng: np.random.Generator, habit: str) -> None:
-    """A notebook on `seat`; `habit` is `returned` (ended each evening), `kept` (held over night) or `abandoned`."""
+def add_notebook(
+    script: Script, team: str, seat: Seat, rng: np.random.Generator, habit: str, mark: Mark | None = None
+) -> None:
+    """A notebook on `seat`; `habit` is `returned` (ended each evening), `kept` (held over night) or `abandoned`.
+
+    `mark` is what is true of the hours in which somebody works.
+    """
     days = _office_days(script, rng)
     who = (team, str(rng.choice(USERS)))
     if habit == "returned":
         for begin, end in days:
-            _one(script, who, seat, (begin, end), _day(rng, begin, end))
+            _one(script, who, seat, (begin, end), _day(rng, begin, end, mark))
         return
     span = (-int(rng.integers(60, 600)), script.spec.last_minute)
-    phases = [Phase(*span, shapes.idle(0.0), ABANDONED)] if habit == "abandoned" else _kept(rng, days)
+    phases = [Phase(*span, shapes.idle(0.0), ABANDONED)] if habit == "abandoned" else _kept(rng, days, mark)
     _one(script, who, seat, span, phases)
 
 
@@ -70,24 +76,24 @@ def _office_days(script: Script, rng: np.random.Generator) -> list[tuple[int, in
     return local_days(script, 540 + int(rng.integers(0, 60)), 1_140 + int(rng.integers(0, 120)))
 
 
-def _kept(rng: np.random.Generator, days: list[tuple[int, int]]) -> list[Phase]:
+def _kept(rng: np.random.Generator, days: list[tuple[int, int]], mark: Mark | None = None) -> list[Phase]:
     """Days of work with whole nights of held memory between them."""
     phases: list[Phase] = []
     for begin, end in days:
         if phases:
             phases.append(Phase(phases[-1].end, begin, shapes.idle(0.35), NIGHT_HELD))
-        phases += _day(rng, begin, end)
+        phases += _day(rng, begin, end, mark)
     return phases
 
 
-def _day(rng: np.random.Generator, begin: int, end: int) -> list[Phase]:
+def _day(rng: np.random.Generator, begin: int, end: int, mark: Mark | None = None) -> list[Phase]:
     """Runs of cells with breaks of 6 to 24 minutes; the day ends with a run, so that no break melts into the night."""
     phases: list[Phase] = []
     clock = begin + 1
     while clock < end:
         stop = clock + int(rng.integers(40, 160))
         stop = end if end - stop < 30 else stop
-        phases.append(Phase(clock, stop, shapes.interactive(float(rng.uniform(0.12, 0.4)), 0.35)))
+        phases.append(Phase(clock, stop, shapes.interactive(float(rng.uniform(0.12, 0.4)), 0.35), mark))
         clock = min(end, stop + int(rng.integers(6, 25)))
         if stop < clock:
             phases.append(Phase(stop, clock, shapes.idle(0.35), BREAK))
@@ -126,6 +132,7 @@ def _pod(script: Script, who: tuple[str, str], seat: Seat, span: tuple[int, int]
         slice_index=seat.slice_index,
         phases=(first, *clip_phases(phases, ready, end)),
         paints=seat.paints,
+        marks=seat.marks if any(phase.shape.sm for phase in phases) else (),
     )
     return Job(
         workload_id=name,

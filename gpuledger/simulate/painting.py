@@ -9,7 +9,7 @@ import numpy as np
 from gpuledger.simulate.script import Hold, Script
 from gpuledger.simulate.shapes import FREE, Shape
 
-_WHOLE = ("dip_every", "dip_for", "dip_offset")
+_WHOLE = ("dip_every", "dip_for", "dip_offset", "throttle")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,12 @@ class Spans:
 
 @dataclass(frozen=True, slots=True)
 class Painting:
-    """All that devices show: shapes by number, XIDs, and when a device or its host is dark."""
+    """All that devices show: shapes by number, XIDs, ECC errors, and when a device or its host is dark."""
 
     shapes: dict[str, np.ndarray]
     activity: Spans
     xid: Spans
+    ecc: Spans
     dark: Spans
     host_dark: Spans
 
@@ -76,7 +77,13 @@ def paint_script(script: Script) -> Painting:
     return Painting(
         shapes=_columns(list(numbers)),
         activity=Spans.of(activity),
-        xid=Spans.of([(d, o.start, o.end, o.xid) for o in script.outages if o.xid for d in _rows(script, o.cards)]),
+        xid=Spans.of(
+            [
+                *_ailing(script, "xid"),
+                *((d, o.start, o.end, o.xid) for o in script.outages if o.xid for d in _rows(script, o.cards)),
+            ]
+        ),
+        ecc=Spans.of(_ailing(script, "ecc_uncorrected")),
         dark=Spans.of([(d, o.start, o.end, 1) for o in script.outages if o.is_dark for d in _rows(script, o.cards)]),
         host_dark=Spans.of(_host_dark(script)),
     )
@@ -92,6 +99,15 @@ def device_of(script: Script, hold: Hold) -> int | None:
 def _rows(script: Script, cards: tuple[int, ...]) -> list[int]:
     known = [script.fleet.cards[card] for card in cards]
     return [row for card in known for row in range(card.first_device, card.first_device + 1 + len(card.slices))]
+
+
+def _ailing(script: Script, kind: str) -> list[tuple[int, int, int, int]]:
+    return [
+        (device, ailment.start, ailment.end, ailment.code)
+        for ailment in script.ailments
+        if ailment.kind == kind
+        for device in _rows(script, (ailment.card,))
+    ]
 
 
 def _host_dark(script: Script) -> list[tuple[int, int, int, int]]:

@@ -53,6 +53,11 @@ class ReadingTables:
             ]
         )
         self._mem_hz = np.array([host.hardware.mem_clock_mhz * 1e6 for host in hosts])
+        self._source = ["npu" if host.hardware.is_npu else SOURCE for host in fleet.hosts]
+        self._is_npu = np.array([host.hardware.is_npu for host in hosts])
+        shapes = (phase.shape for job in script.jobs for hold in job.holds for phase in hold.phases)
+        self._tells_throttle = any(shape.throttle for shape in shapes)
+        self._tells_ecc = any(ailment.kind == "ecc_uncorrected" for ailment in script.ailments)
         self._is_slice = np.array([device.slice is not None for device in fleet.devices])
         self._is_parted = np.array([bool(fleet.cards[d.card].slices) and d.slice is None for d in fleet.devices])
 
@@ -62,7 +67,9 @@ class ReadingTables:
         device = column + block.devices.start
         values = {name: array[tick, column] for name, array in block.values.items()}
         times = self._times(block.seconds[tick])
-        is_slice, is_parted = self._is_slice[device], self._is_parted[device]
+        is_slice, is_npu = self._is_slice[device], self._is_npu[device]
+        is_parted = self._is_parted[device]
+        is_unlike = is_slice | is_parted | is_npu
         contradicted = block.is_contradicted[tick, column]
         flags = contradicted * QualityFlag.PROFILING_CONTRADICTED
         flags |= (block.holder_count[tick, column] > 1) * QualityFlag.DUPLICATE_COPIES
@@ -71,28 +78,33 @@ class ReadingTables:
             "node": _text(self._names, self._host[device]),
             "gpu_uuid": _text(self._uuids, self._card[device]),
             "slice_id": _text(self._slices, self._slice[device]),
-            "source": _text([SOURCE], np.zeros(len(device), dtype=np.int32)),
+            "source": _text(self._source, self._host[device]),
             "seen_at": times,
             "interval_seconds": pa.array(np.full(len(device), float(self.script.spec.interval_seconds))),
             "model": _text(self._models, self._host[device]),
             "slice_profile": _text(self._profiles, self._profile[device], ~is_slice),
-            "gpu_util_ratio": pa.array(values["util_pct"] / 100, mask=is_slice | is_parted),
-            "mem_copy_util_ratio": pa.array(values["copy_pct"] / 100, mask=is_slice | is_parted),
-            "enc_util_ratio": pa.array(np.zeros(len(device)), mask=is_slice | is_parted),
-            "dec_util_ratio": pa.array(np.zeros(len(device)), mask=is_slice | is_parted),
+            "gpu_util_ratio": pa.array(values["util_pct"] / 100, mask=is_unlike),
+            "mem_copy_util_ratio": pa.array(values["copy_pct"] / 100, mask=is_unlike),
+            "enc_util_ratio": pa.array(np.zeros(len(device)), mask=is_unlike),
+            "dec_util_ratio": pa.array(np.zeros(len(device)), mask=is_unlike),
             "fb_used_bytes": pa.array(values["fb_used_mib"] * MIB, mask=is_parted),
             "fb_reserved_bytes": pa.array(np.full(len(device), FB_RESERVED_MIB * MIB), mask=is_parted),
             "fb_total_bytes": pa.array(self._fb_mib[device] * MIB, mask=is_parted),
             "sm_clock_hertz": pa.array(values["sm_mhz"] * 1e6, mask=is_slice),
             "mem_clock_hertz": pa.array(self._mem_hz[device], mask=is_slice),
-            "xid_code": pa.array(values["xid"], mask=is_slice),
+            "xid_code": pa.array(values["xid"], mask=is_slice | is_npu),
+            "core_active_ratio": pa.array(values["sm_ppm"] / MILLIONTHS, mask=~is_npu),
             "invalid_count": pa.array(np.zeros(len(device), dtype=np.int64)),
             "quality_flags": pa.array(flags),
         }
+        if self._tells_throttle:
+            data["throttle_reasons"] = pa.array(values["throttle"], mask=is_slice | is_npu)
+        if self._tells_ecc:
+            data["ecc_uncorrected_count"] = pa.array(values["ecc"], mask=is_slice | is_npu)
         for name, key, scale in DEVICE_WIDE:
             data[name] = pa.array(values[key] / scale, mask=is_slice)
         for name, key in PROFILED:
-            data[name] = pa.array(values[key] / MILLIONTHS, mask=is_parted | contradicted)
+            data[name] = pa.array(values[key] / MILLIONTHS, mask=is_parted | is_npu | contradicted)
         return _table("reading", data, len(device))
 
     def reads(self, block: Block) -> pa.Table:
@@ -107,7 +119,7 @@ class ReadingTables:
         data = {
             "ts": self._times(np.repeat(block.seconds, hosts)),
             "node": _text(self._names, host),
-            "source": _text([SOURCE], np.zeros(len(ok), dtype=np.int32)),
+            "source": _text(self._source, host),
             "scope": _text(["device"], np.zeros(len(ok), dtype=np.int32)),
             "ok": pa.array(ok),
             "interval_seconds": pa.array(np.full(len(ok), float(self.script.spec.interval_seconds))),

@@ -9,7 +9,7 @@ from itertools import cycle
 import numpy as np
 
 from gpuledger.errors import BadInput
-from gpuledger.simulate import faults, shapes, sharing
+from gpuledger.simulate import faults, mixes, shapes, sharing
 from gpuledger.simulate.fleet import Host
 from gpuledger.simulate.lanes import Deck, Lane, Request, fill, pods_job
 from gpuledger.simulate.notebooks import Seat, add_classroom, add_notebook
@@ -223,6 +223,11 @@ SCENARIOS: Mapping[str, Callable[[Script], None]] = {
     "busy": busy,
     "mig": sharing.mig,
     "timeslice": sharing.timeslice,
+    "training": mixes.training,
+    "serving": mixes.serving,
+    "notebooks": mixes.notebooks,
+    "ascend": mixes.ascend,
+    "clean": mixes.clean,
 }
 
 

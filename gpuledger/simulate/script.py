@@ -12,16 +12,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gpuledger.simulate.fleet import Fleet, build_fleet
+from gpuledger.simulate.progress import Progress
 from gpuledger.simulate.shapes import Shape
 from gpuledger.simulate.spec import FleetSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What the script planted: `kind` is "waste" or "lookalike".
+    """What the script planted: `kind` is "waste", "advice", "health" or "lookalike".
 
     `rule` is the rule that it is about ("none": no rule sees it); `dips_only` counts only the pauses of the
-    phase's shape.
+    phase's shape, `work_only` all but them.
     """
 
     kind: str
@@ -29,16 +30,18 @@ class Mark:
     cause: str
     note: str = ""
     dips_only: bool = False
+    work_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One stretch [`start`, `end`) of a hold."""
+    """One stretch [`start`, `end`) of a hold. `also` are further truths about it, in other currencies than `mark`."""
 
     start: int
     end: int
     shape: Shape
     mark: Mark | None = None
+    also: tuple[Mark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ class Hold:
     """A pod's hold on one card or slice, or (card None) on CPUs only. CPU in milli, memory in MiB, `share` of the card.
 
     `paints` is False for all but one of the pods that share a card by time-slicing: the card has one set of counters.
+    `marks` are true of the whole hold from `ready` on.
     """
 
     pod: str
@@ -60,11 +64,15 @@ class Hold:
     slice_index: int | None = None
     phases: tuple[Phase, ...] = ()
     paints: bool = True
+    marks: tuple[Mark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A workload. `start` None: it never ran, and `end` is when it was withdrawn. CPU and memory are a pod's."""
+    """A workload. `start` None: it never ran, and `end` is when it was withdrawn. CPU and memory are a pod's.
+
+    `progress` is what it says of itself; None: nothing.
+    """
 
     workload_id: str
     kind: str
@@ -84,6 +92,7 @@ class Job:
     priority: int = 0
     is_gang: bool = False
     holds: tuple[Hold, ...] = ()
+    progress: Progress | None = None
 
     @property
     def asked_gpus(self) -> float:
@@ -108,6 +117,22 @@ class Outage:
     def is_dark(self) -> bool:
         """No exporter shows these cards meanwhile."""
         return self.condition in ("not_ready", "under_repair", "gpu_lost")
+
+
+@dataclass(frozen=True, slots=True)
+class Ailment:
+    """Something that a card shows from `start` on while work goes on: the XID gauge, or the count of ECC errors.
+
+    `is_told`: a driver's log tells it as a fault event too. `mark` says what is true of it, None of a mere echo.
+    """
+
+    card: int
+    start: int
+    end: int
+    kind: str
+    code: int
+    mark: Mark | None
+    is_told: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +179,7 @@ class Script:
     fleet: Fleet
     jobs: list[Job] = field(default_factory=list)
     outages: list[Outage] = field(default_factory=list)
+    ailments: list[Ailment] = field(default_factory=list)
     loads: list[Load] = field(default_factory=list)
     big_only: list[tuple[int, int]] = field(default_factory=list)
     cpu_full: list[Span] = field(default_factory=list)
@@ -204,7 +230,7 @@ class Script:
 def clip_phases(phases: Sequence[Phase], start: int, end: int) -> tuple[Phase, ...]:
     """The parts of `phases` inside [`start`, `end`)."""
     return tuple(
-        Phase(max(phase.start, start), min(phase.end, end), phase.shape, phase.mark)
+        Phase(max(phase.start, start), min(phase.end, end), phase.shape, phase.mark, phase.also)
         for phase in phases
         if max(phase.start, start) < min(phase.end, end)
     )

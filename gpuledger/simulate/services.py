@@ -1,7 +1,8 @@
 """Inference services that follow the day in Asia/Shanghai: fixed in size, scaled by an autoscaler, or steady.
 
 Styles: `concentrated` keeps its size and sends the night's little traffic to its first replicas; `spread` keeps its
-size and spreads it thinly; `scaled` starts and ends replicas with the tide; `steady` has a small load all day.
+size and spreads it thinly, `thin` too, from one hour to the next; `scaled` starts and ends replicas with the tide;
+`steady` has a small load all day, `bright` a large one.
 """
 
 from __future__ import annotations
@@ -24,12 +25,16 @@ NIGHT_IDLE = Mark("waste", "idle_allocation", "tidal_idle", "replicas above the 
 STANDBY = Mark("lookalike", "idle_allocation", "standby_floor", "idle replicas of the declared floor")
 LOW_LOAD = Mark("lookalike", "idle_allocation", "low_load", "a small load all day")
 THIN_LOAD = Mark("lookalike", "idle_allocation", "thin_night_load", "every replica still answers at night")
+LOW_SERVING = Mark("advice", "low_activity", "low_serving", "memory full, few SMs at work: a card for several services")
 LOADING = Mark("lookalike", "idle_allocation", "model_load", "loading weights before the pod is ready")
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A service on `cards`, `gpus` of them a replica; `floor` is its declared minimum of replicas."""
+    """A service on `cards`, `gpus` of them a replica; `floor` is its declared minimum of replicas.
+
+    `tide` is how much of a busy replica's activity is gone at night. `is_graded`: little activity is marked as advice.
+    """
 
     team: str
     style: str
@@ -39,6 +44,8 @@ class Service:
     shift_minutes: int
     sm: float
     fb: float
+    tide: float = 0.3
+    is_graded: bool = False
 
     @property
     def replicas(self) -> int:
@@ -82,7 +89,7 @@ def add_service(script: Script, service: Service, rng: np.random.Generator) -> N
     script.jobs.append(job)
     if service.style == "spread":
         _plant_over_provision(script, service, name, want)
-    tide = 0.08 if service.style == "steady" else TIDE
+    tide = 0.08 if service.style in ("steady", "bright") else TIDE
     peak = len(service.cards) * (0.5 if service.style == "steady" else 1.0)
     lives = sorted({(hold.pod, hold.ready, hold.end) for hold in holds})
     script.loads.append(
@@ -152,14 +159,22 @@ def _replica(
 
 
 def _traffic(service: Service, replica: int, span: tuple[int, int], want: dict[int, int]) -> list[Phase]:
+    low = (LOW_SERVING,) if service.is_graded else ()
+    busy = shapes.serving(service.sm, service.fb, service.tide)
     if service.style == "steady":
-        return [Phase(*span, shapes.serving(max(0.08, service.sm * 0.2), service.fb, 0.0), LOW_LOAD)]
+        return [Phase(*span, shapes.serving(max(0.08, service.sm * 0.2), service.fb, 0.0), LOW_LOAD, low)]
+    if service.style == "bright":
+        return [Phase(*span, busy)]
+    if service.style == "thin":
+        night = _runs(want, lambda count: count <= max(service.floor, service.replicas // 2), span)
+        few = shapes.serving(0.2 * service.sm, service.fb, 0.0)
+        parts = [Phase(*run, few, THIN_LOAD, low) for run in night]
+        return sorted([*parts, *(Phase(*day, busy) for day in _between(night, span))], key=lambda phase: phase.start)
     if service.style == "spread":
         night = _runs(want, lambda count: count <= max(service.floor, service.replicas // 2), span)
         thin = shapes.serving(service.sm, service.fb, 0.8)
         day = [Phase(begin, end, thin) for begin, end in _between(night, span)]
         return sorted([*day, *(Phase(*run, thin, THIN_LOAD) for run in night)], key=lambda phase: phase.start)
-    busy = shapes.serving(service.sm, service.fb, 0.3)
     if service.style == "scaled" and replica >= service.floor:
         return [Phase(*span, busy)]
     called = _runs(want, lambda count: count > replica, span)

@@ -28,7 +28,8 @@ class Shape:
     `sm` and `util` are means (ratio); `tensor` and `dram` are parts of `sm` and of the peak; `fb` is the part of the
     framebuffer in use. Power rises with `util` by `util_power` and with `sm`. `tide` is how far the load falls at
     night. Every `dip_every` minutes the activity drops by `dip_depth` for `dip_for` minutes. `is_silent` zeroes the
-    profiling counters while the card works.
+    profiling counters while the card works. `clock` is the part of the usual SM clock, `throttle` NVML's reasons for
+    it; `pcie` further traffic over the bus (part of 20 GB/s).
     """
 
     sm: float = 0.0
@@ -43,6 +44,9 @@ class Shape:
     dip_offset: int = 0
     dip_depth: float = 1.0
     is_silent: bool = False
+    clock: float = 1.0
+    throttle: int = 0
+    pcie: float = 0.0
 
     def with_dips(self, every: int, lasting: int, offset: int) -> Shape:
         """The same with pauses of `lasting` minutes every `every` minutes."""

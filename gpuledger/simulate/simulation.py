@@ -16,6 +16,7 @@ from gpuledger.simulate.fleet import Fleet
 from gpuledger.simulate.kube_state import kube_state_page
 from gpuledger.simulate.pages import PageMaker
 from gpuledger.simulate.pods import held_hours, pod_records
+from gpuledger.simulate.progress_records import progress_tables
 from gpuledger.simulate.reading_tables import ReadingTables
 from gpuledger.simulate.scenario import write_script
 from gpuledger.simulate.script import Script
@@ -61,6 +62,7 @@ class Simulation:
         yield "condition", work.conditions(end)
         yield "queue_state", work.queue_states(0, end)
         yield "service_load", work.service_loads(0, end)
+        yield from progress_tables(self.script, 0, end)
         yield from self._telemetry_records()
 
     def _telemetry_records(self) -> Iterator[tuple[str, pa.Table]]:
@@ -121,6 +123,7 @@ class Simulation:
             "condition": work.conditions(end, begin),
             "queue_state": work.queue_states(begin, end),
             "service_load": work.service_loads(begin, end),
+            **dict(progress_tables(self.script, begin, end)),
         }
 
     def _second(self, at: datetime) -> int:

@@ -23,6 +23,7 @@ CONTEXT_FB_RATIO = 0.02
 HIGH_POWER_BAND_RATIO = 0.4
 FB_RESERVED_MIB = 500
 MILLIONTHS = 1_000_000
+BUS_BYTES_PER_SECOND = 2e10
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +143,13 @@ class Telemetry:
             "dram_ppm": np.rint(dram * profiled),
             "fb_used_mib": np.clip(used, 4, total - 1),
             "power_mw": np.rint(self._idle_mw[own] + self._band_mw[own] * effort),
-            "sm_mhz": np.where(util > 0, self._sm_mhz[own] * (1 - 0.1 * effort), 345),
+            "sm_mhz": np.where(util > 0, self._sm_mhz[own] * (1 - 0.1 * effort) * shape["clock"], 345),
+            "throttle": shape["throttle"] * is_on,
             "temp_c": np.rint(temperature),
             "mem_temp_c": np.rint(temperature + 7),
             "pcie_tx": np.rint(sm * 2.1e9 + 5e4 * np.abs(noise[2])),
-            "pcie_rx": np.rint(sm * 4.3e9 + 8e4 * np.abs(noise[3])),
+            "pcie_rx": np.rint(sm * 4.3e9 + 8e4 * np.abs(noise[3]) + shape["pcie"] * BUS_BYTES_PER_SECOND),
+            "ecc": self.painting.ecc.paint(seconds, devices, adding=True),
             "xid": self.painting.xid.paint(seconds, devices),
         }
         contradicted = shape["is_silent"] & (values["util_pct"] >= 90) & (effort >= HIGH_POWER_BAND_RATIO)

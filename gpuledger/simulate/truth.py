@@ -4,8 +4,8 @@
 
 | column | meaning |
 |---|---|
-| kind | "waste": should be found; "lookalike": must not be accused |
-| rule | the rule that it is about: idle_allocation, fragmentation, quota_balance, stalled, tidal, fault, or "none" |
+| kind | "waste": should be found; "advice", "health": should be told, outside waste; "lookalike": must not be accused |
+| rule | the rule that it is about; of no rule's name: stalled, tidal, fault, or "none" |
 | cause | the script's word for what happened |
 | subject_kind | workload, gpu, service or tenant |
 | subject_id | workload_id, gpu_uuid, or tenant |
@@ -13,7 +13,7 @@
 | gpu_uuid | the card; null for services and tenants |
 | tenant | who held it; null for free cards |
 | from_at, until_at | the stretch, clipped to the span |
-| gpu_hours | share of a card times hours; of dips only the dips. Quota rows count quota, not cards |
+| gpu_hours | share of a card times hours; of dips only the dips, of work only what is no dip. Quota rows count quota |
 | note | what it is in words |
 
 Rows of waste never overlap on a share of a card, apart from quota rows, which are another currency, and rows of rule
@@ -33,7 +33,7 @@ import pyarrow as pa
 from gpuledger.simulate.demand import team_steps
 from gpuledger.simulate.free import free_spans
 from gpuledger.simulate.script import Hold, Job, Mark, Phase, Script
-from gpuledger.simulate.shapes import Shape
+from gpuledger.simulate.shapes import FREE, Shape
 
 TRUTH_SCHEMA = pa.schema(
     [
@@ -77,6 +77,7 @@ def truth(script: Script) -> pa.Table:
         *_blind_rows(script, end),
         *_free_rows(script, end),
         *_fault_rows(script, end),
+        *_ailment_rows(script, end),
         *_service_rows(script, end),
         *_quota_rows(script, end),
     ]
@@ -102,23 +103,27 @@ def truth(script: Script) -> pa.Table:
 def _phase_rows(script: Script, end: int) -> Iterator[_Row]:
     for job in script.jobs:
         for hold in job.holds:
-            for phase in hold.phases:
-                row = _phase_row(script, job, hold, phase, end)
-                if row is not None:
+            whole = Phase(hold.ready, hold.end, FREE)
+            marked = [(phase, mark) for phase in hold.phases for mark in (phase.mark, *phase.also)]
+            for phase, mark in [*marked, *((whole, mark) for mark in hold.marks)]:
+                row = mark and _phase_row(script, (job, hold, phase), mark, end)
+                if row:
                     yield row
 
 
-def _phase_row(script: Script, job: Job, hold: Hold, phase: Phase, end: int) -> _Row | None:
+def _phase_row(script: Script, what: tuple[Job, Hold, Phase], mark: Mark, end: int) -> _Row | None:
+    job, hold, phase = what
     begin, stop = max(phase.start, 0), min(phase.end, end)
-    if phase.mark is None or begin >= stop or hold.card is None:
+    if begin >= stop or hold.card is None:
         return None
-    minutes = _dip_minutes(phase.shape, begin, stop) if phase.mark.dips_only else stop - begin
+    dips = _dip_minutes(phase.shape, begin, stop)
+    minutes = dips if mark.dips_only else stop - begin - (dips if mark.work_only else 0)
     if not minutes:
         return None
     uuid = script.fleet.cards[hold.card].gpu_uuid
     subject = ("workload", job.workload_id)
     hours = hold.share * minutes / 60
-    return _Row(phase.mark, phase.mark.cause, subject, hold.pod, uuid, job.team, (begin, stop), hours)
+    return _Row(mark, mark.cause, subject, hold.pod, uuid, job.team, (begin, stop), hours)
 
 
 def _dip_minutes(shape: Shape, begin: int, end: int) -> int:
@@ -163,6 +168,15 @@ def _fault_rows(script: Script, end: int) -> Iterator[_Row]:
             uuid = script.fleet.cards[card].gpu_uuid
             hours = (stop - begin) / 60
             yield _Row(FAULT, outage.condition, ("gpu", uuid), None, uuid, None, (begin, stop), hours)
+
+
+def _ailment_rows(script: Script, end: int) -> Iterator[_Row]:
+    """What a card shows, as a stretch of a minute at its beginning: such a row has no GPU-hours."""
+    for ailment in script.ailments:
+        if ailment.mark is not None and 0 <= ailment.start < end:
+            uuid = script.fleet.cards[ailment.card].gpu_uuid
+            span = (ailment.start, ailment.start + 1)
+            yield _Row(ailment.mark, ailment.mark.cause, ("gpu", uuid), None, uuid, None, span, 0.0)
 
 
 def _service_rows(script: Script, end: int) -> Iterator[_Row]:
