@@ -32,8 +32,12 @@ SCHEDULERS: Mapping[str, str] = {
 
 RULES: Mapping[str, str] = {
     "idle_allocation": "analyzers.rules.idle_allocation:IdleAllocation",
+    "gang_partial_idle": "analyzers.rules.gang_partial_idle:GangPartialIdle",
+    "stalled_allocation": "analyzers.rules.stalled_allocation:StalledAllocation",
+    "low_activity": "analyzers.rules.low_activity:LowActivity",
     "fragmentation": "analyzers.rules.fragmentation:Fragmentation",
     "quota_balance": "analyzers.rules.quota_balance:QuotaBalance",
+    "hardware_fault": "analyzers.rules.hardware_fault:HardwareFault",
 }
 
 RECOMMENDERS: Mapping[str, str] = {
@@ -59,6 +63,7 @@ IMPORTERS: Mapping[str, str] = {
     "exposition": "collector.importers.exposition:read",
     "prometheus": "collector.prometheus.backfill:Backfill",
     "nvidia_smi": "collector.importers.nvidia_smi:read",
+    "prices": "collector.importers.prices:read",
 }
 
 TABLES: Mapping[str, Mapping[str, str]] = {

@@ -6,14 +6,13 @@ empty or absent. Times are ISO 8601 with a zone; a plain date is its midnight in
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping
-from datetime import UTC, date, datetime, time
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
 
+from collector.importers.lines import instant, rows, text_of
 from collector.importers.tabular import Rejections
 from gpuledger.errors import BadInput
 from gpuledger.model import Asset, canonical_model, to_table
@@ -30,7 +29,7 @@ def read(file: Path) -> Iterator[tuple[str, pa.Table]]:
     """
     rejections = Rejections()
     assets: dict[tuple[str, datetime], Asset] = {}
-    for line, row in _rows(file, rejections):
+    for line, row in rows(text_of(file), REQUIRED, rejections):
         try:
             _add(assets, _asset(row))
         except BadInput as error:
@@ -47,41 +46,14 @@ def _add(assets: dict[tuple[str, datetime], Asset], asset: Asset) -> None:
     assets[key] = asset
 
 
-def _rows(file: Path, rejections: Rejections) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line number, cells by column). Raises BadInput when the header is missing or lacks a column."""
-    try:
-        # utf-8-sig: spreadsheets write a byte-order mark, which is not part of the first column's name.
-        text = file.read_text(encoding="utf-8-sig", errors="replace")
-    except OSError as error:
-        raise BadInput(str(file), f"cannot be read: {error.strerror}") from error
-    reader = csv.reader(io.StringIO(text, newline=""))
-    header = [name.strip() for name in next(reader, [])]
-    missing = [name for name in REQUIRED if name not in header]
-    if missing:
-        raise BadInput("line 1", f"no column {', '.join(missing)}; found: {', '.join(header) or 'nothing'}")
-    while True:
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            rejections.add(reader.line_num, f"line {reader.line_num}", str(error))
-            continue
-        if len(cells) == len(header):
-            yield reader.line_num, {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
-        elif cells:
-            reason = f"has {len(cells)} cells, the header has {len(header)}"
-            rejections.add(reader.line_num, f"line {reader.line_num}", reason)
-
-
 def _asset(row: Mapping[str, str]) -> Asset:
     for column in REQUIRED:
         if not row[column]:
             raise BadInput(column, "empty")
     if row["status"] not in ASSET_STATUSES:
         raise BadInput("status", f"{row['status']!r} is none of {', '.join(ASSET_STATUSES)}")
-    from_at = _instant("from_at", row["from_at"])
-    until_at = _instant("until_at", row["until_at"]) if row.get("until_at") else None
+    from_at = instant("from_at", row["from_at"])
+    until_at = instant("until_at", row["until_at"]) if row.get("until_at") else None
     if until_at is not None and until_at <= from_at:
         raise BadInput("until_at", "not after from_at")
     return Asset(
@@ -102,15 +74,3 @@ def _slot(text: str) -> int | None:
     if not text.isascii() or not text.isdecimal():
         raise BadInput("slot", f"{text!r} is no whole number")
     return int(text)
-
-
-def _instant(column: str, text: str) -> datetime:
-    try:
-        if len(text) == len("2026-01-01"):
-            return datetime.combine(date.fromisoformat(text), time(), UTC)
-        at = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise BadInput(column, f"{text!r} is no ISO 8601 time") from error
-    if at.tzinfo is None:
-        raise BadInput(column, f"{text!r} has no zone (append Z for UTC)")
-    return at.astimezone(UTC)

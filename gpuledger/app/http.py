@@ -119,6 +119,7 @@ def create_app(service: Service) -> FastAPI:
     _health_routes(app)
     _ingest_routes(app)
     remote_write.register(app)
+    finding_routes.register(app)
     _read_routes(app)
     _stored_routes(app)
     _judge_routes(app)
@@ -225,12 +226,6 @@ def _read_routes(app: FastAPI) -> None:
 
 
 def _stored_routes(app: FastAPI) -> None:
-    @app.get("/v1/findings")
-    def findings(service: Served, analyzer: str = "", tenant: str = "") -> Response:
-        """The stored findings, the largest waste first."""
-        service.check_tenant(tenant)
-        return Json({"findings": service.findings(analyzer, tenant)})
-
     @app.get("/v1/recommendations")
     def recommendations(service: Served) -> Response:
         """The stored recommendations."""
@@ -250,16 +245,6 @@ def _judge_routes(app: FastAPI) -> None:
         options = {key: value for key, value in given.items() if key not in RESERVED}
         window = service.window(given.get("from"), given.get("to"))
         return Json(service.analyze(rule, window, options, save=given.get("save") == "true"))
-
-    @app.post("/v1/findings/{finding_id}/status")
-    async def decide(finding_id: str, request: Request, service: Served) -> Response:
-        """Acknowledge, dispute or exempt a finding: JSON with status, by and note."""
-        given = parameters.decision(await _body(request, service.settings.max_body_bytes))
-        now = service.clock.now()
-        await run_in_threadpool(
-            lambda: service.state.decide_finding(finding_id, given.status, by=given.by, note=given.note, now=now)
-        )
-        return Json({"finding_id": finding_id, "status": given.status})
 
     @app.post("/v1/recommend/{kind}")
     def recommend(kind: str, request: Request, service: Served) -> Response:

@@ -35,7 +35,15 @@ def _digest(given: dict[str, Any]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _import(name: str, given: dict[str, Any], warehouse: Path | None, config: Path | None, form: Format) -> None:
+def _import(
+    name: str,
+    given: dict[str, Any],
+    warehouse: Path | None,
+    config: Path | None,
+    form: Format,
+    *,
+    makes_ledger: bool = True,
+) -> None:
     settings = settings_file.load(config, warehouse=warehouse)
     rows: Counter[str] = Counter()
     rejected: list[dict[str, Any]] = []
@@ -51,8 +59,12 @@ def _import(name: str, given: dict[str, Any], warehouse: Path | None, config: Pa
                 bar.advance(task, table.num_rows)
         except BadRecord as error:
             rejected += [dict(zip(("row", "field", "reason"), row, strict=True)) for row in error.rejected]
-        build = client.post("/v1/ledger/build") if rows else {"violations": 0}
-    emit({"imported": dict(rows), "rejected_count": len(rejected), "rejected": rejected, "ledger": build}, form)
+        if makes_ledger:
+            more = {"ledger": client.post("/v1/ledger/build") if rows else {"violations": 0}}
+        else:
+            book = client.query("money_book").to_pylist()
+            more = {"book_problems": [row for row in book if row["problem"]]}
+    emit({"imported": dict(rows), "rejected_count": len(rejected), "rejected": rejected, **more}, form)
     if not rows:
         sys.exit(1)
 
@@ -83,6 +95,14 @@ def assets(
 ) -> None:
     """The dated list of cards (CSV): arrived, racked, in service, under repair, returned."""
     _import("assets", {"file": file}, warehouse, config, form)
+
+
+@import_app.command()
+def prices(
+    file: Annotated[Path, Existing], warehouse: Warehouse = None, config: Config = None, form: Form = Format.TEXT
+) -> None:
+    """A price book and factors of conversion (CSV or TOML): dated, by model and tenant. Says what overlaps."""
+    _import("prices", {"file": file}, warehouse, config, form, makes_ledger=False)
 
 
 @import_app.command()

@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, Field, ValidationError
 
 from gpuledger.errors import BadInput
 from gpuledger.model import Window
+from gpuledger.model.vocabulary import CONVERSION_BASES, PRICE_BASES
 
 DIMENSIONS = ("tenant", "node", "model", "state", "pool", "stage", "kind", "workload")
 BUCKETS = ("hour", "day")
@@ -24,9 +25,12 @@ LONGEST_WINDOW = timedelta(days=3660)
 class Decision(BaseModel):
     """A person's word on a finding."""
 
-    status: str = Field(max_length=16)
+    status: str = Field("", max_length=16)
     by: str = Field(min_length=1, max_length=128)
     note: str = Field("", max_length=4096)
+    reason: str = Field("", max_length=32)
+    owner: str = Field("", max_length=256)
+    expires_at: AwareDatetime | None = None
 
 
 def decision(body: bytes) -> Decision:
@@ -99,10 +103,14 @@ READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "by": _one_of(DIMENSIONS),
     "bucket": _one_of(BUCKETS),
     "language": _one_of(LANGUAGES),
+    "price_basis": _one_of(PRICE_BASES),
+    "conversion_basis": _one_of(CONVERSION_BASES),
     "timezone": _zone,
     "bucket_seconds": _positive,
     "limit_count": _positive,
     "level": _positive,
+    "size": _positive,
+    "seed": _positive,
 }
 """How a query's parameter is read, by its name; every other one is a text of at most 4,096 bytes."""
 
