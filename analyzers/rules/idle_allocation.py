@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from analyzers.claim_rule import ClaimRule, evidence
+from analyzers.claim_rule import evidence
+from analyzers.efficiency_rule import EfficiencyRule
 from analyzers.options import option
 from gpuledger.model import Finding, Window
 from gpuledger.ports import QueryRunner
@@ -19,6 +20,9 @@ ACTIONS: Mapping[str, str] = {
     "idle": "notify",
 }
 
+LEDGER_MINUTES = 30.0
+"""The shortest stretch that the ledger calls idle: its SQL has seen to it, though an unread hour may hide a part."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleAllocationOptions:
@@ -30,7 +34,7 @@ class IdleAllocationOptions:
     no_process_memory_ratio: float = option(0.02, unit="ratio", low=0.0)
 
 
-class IdleAllocation(ClaimRule):
+class IdleAllocation(EfficiencyRule):
     """Work that holds GPUs and computes nothing.
 
     **Finds** stretches of at least 30 minutes in which every GPU of a job, or of one replica of a service, was idle:
@@ -52,7 +56,7 @@ class IdleAllocation(ClaimRule):
     """
 
     name = "idle_allocation"
-    version = 2
+    version = 3
     options_class: ClassVar[type[Any]] = IdleAllocationOptions
 
     def facts(
@@ -70,7 +74,8 @@ class IdleAllocation(ClaimRule):
     ) -> Mapping[str, Any] | None:
         """A stretch that is long enough and claims anything, with its most telling cause."""
         minutes = (row["window_end"] - row["window_start"]).total_seconds() / 60
-        if minutes < chosen.min_idle_minutes or row["gpu_hours"] <= max(0.0, chosen.min_gpu_hours - 1e-9):
+        is_too_short = chosen.min_idle_minutes > LEDGER_MINUTES and minutes < chosen.min_idle_minutes
+        if is_too_short or row["gpu_hours"] <= max(0.0, chosen.min_gpu_hours - 1e-9):
             return None
         is_until_end = facts["last_at"] <= row["window_end"]
         is_never_used = facts["first_active_at"] is None or facts["first_active_at"] > row["window_start"]
