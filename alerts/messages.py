@@ -74,6 +74,13 @@ def _values(seen: FindingView, texts: Texts, timezone: str) -> dict[str, str]:
     }
 
 
+def _severity(finding: Finding | Mapping[str, Any]) -> str:
+    """By what it costs; a health finding says itself how urgent it is."""
+    row = asdict(finding) if isinstance(finding, Finding) else finding
+    own = row.get("severity") if row.get("category") == "health" else None
+    return own if own in dict(SEVERITIES) else severity(row["gpu_hours_wasted"])
+
+
 def finding_message(
     finding: Finding | Mapping[str, Any],
     created_at: datetime,
@@ -91,7 +98,7 @@ def finding_message(
         kind="finding",
         title=title.strip(),
         text=text.strip(),
-        severity=severity(seen.gpu_hours_wasted),
+        severity=_severity(finding),
         created_at=created_at,
         fields={
             "finding_id": seen.finding_id,

@@ -6,7 +6,7 @@ import difflib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator
@@ -80,6 +80,7 @@ class Settings(FileSettings):
     settle_seconds: float = Field(
         90, ge=0, description="how far behind the clock the ledger is kept, for late readings"
     )
+    faults_every_seconds: float = Field(15, gt=0, description="how often faults are looked for in what was committed")
     rules_every_seconds: float = Field(900, gt=0, description="how often rules run")
     rules_window_days: float = Field(28, gt=0, description="how far back rules look")
     report_directory: Path = Field(Path("var/reports"), description="where scheduled reports are written")
@@ -89,6 +90,11 @@ class Settings(FileSettings):
     alert_webhook_secret: SecretStr | None = Field(None, description="HMAC-SHA256 key of the webhook")
     alert_minimum_gpu_hours: float = Field(
         8, ge=0, description="smallest finding that raises an alert, GPU-hours wasted"
+    )
+    notifications: Literal["reviewed", "all"] = Field(
+        "reviewed",
+        description="who is told: `reviewed`: only where a rule's findings were judged right at a sample of them;"
+        " `all`: everywhere but where they were judged wrong",
     )
     heartbeat_url: SecretStr | None = Field(
         None, description="webhook that gets a signed heartbeat; its absence is the alarm"

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import httpx
 import pyarrow as pa
 
-from gpuledger.app.encoding import ARROW_STREAM, plain, to_arrow_stream
+from gpuledger.app.encoding import ARROW_STREAM, plain, to_arrow_stream, to_json
 from gpuledger.clock import SystemClock
 from gpuledger.config import Settings
 from gpuledger.errors import (
@@ -76,6 +76,13 @@ class Client:
         """The answer to a POST: JSON, or text where the service gives HTML."""
         response = self._send("POST", path, parameters)
         return response.json() if "json" in response.headers.get("content-type", "") else response.text
+
+    def send(self, path: str, body: Any) -> Any:
+        """The JSON answer to a POST of `body`: a text as it is, anything else as JSON."""
+        content = body if isinstance(body, str) else to_json(body)
+        response = self._answer("POST", path, content=content.encode())
+        _raise_for(response)
+        return response.json()
 
     def ingest(self, record: str, table: pa.Table, batch_id: str) -> dict[str, Any]:
         """Send one batch. The answer lists refused rows; the others are on disk."""

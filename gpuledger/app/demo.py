@@ -91,7 +91,8 @@ class Demo:
 
     def _service(self) -> Command:
         flags = ("--warehouse", str(self.settings.warehouse), "--listen", SERVICE)
-        return own_command("serve", *flags, GPULEDGER_REPORT_DIRECTORY=str(self.settings.report_directory))
+        more = {"GPULEDGER_REPORT_DIRECTORY": str(self.settings.report_directory), "GPULEDGER_NOTIFICATIONS": "all"}
+        return own_command("serve", *flags, **more)
 
     def _child(self, stack: ExitStack, name: str, command: Command) -> subprocess.Popen[bytes]:
         """A process whose output goes to a file, ended when the demo ends: last begun, first ended."""
@@ -150,6 +151,7 @@ class Demo:
             who = f"{finding['subject_id']} of {finding['tenant'] or 'nobody known'}"
             say(f"  {hours:>10,.0f} GPU-h  {finding['analyzer']} ({cause}): {who}")
         say(f"\nDashboards  http://{DASHBOARD}\nAPI         http://{SERVICE}/docs")
+        say("Alerts are on for all rules (notifications = all); on a new site rules only record until reviewed.")
         say(f"Report      {self.settings.report_directory / 'weekly.html'}")
         say(f"Up after {seconds:.0f} s. Ctrl-C stops everything.")
 

@@ -13,6 +13,8 @@ from zoneinfo import ZoneInfo
 import structlog
 from apscheduler.schedulers.background import BackgroundScheduler
 
+from gpuledger.app.faults import RULE as FAULT_RULE
+from gpuledger.app.faults import FaultWatch
 from gpuledger.app.mail import mailer_for
 from gpuledger.app.service import Service
 from gpuledger.model import Window
@@ -34,6 +36,8 @@ class Jobs:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._mailer = mailer_for(service)
+        service.apply_policy()
+        self._faults = FaultWatch(service, self._mailer.announce)
         self._scheduler = BackgroundScheduler(
             timezone=UTC, job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
         )
@@ -41,6 +45,7 @@ class Jobs:
         every: dict[str, tuple[Callable[[], None], float]] = {
             "assemble": (self.assemble, settings.assemble_every_seconds),
             "prune": (service.assembling.prune, PRUNE_SECONDS),
+            "faults": (self.look_for_faults, settings.faults_every_seconds),
             "ledger": (self.build_open_hours, settings.ledger_every_seconds),
             "rules": (self.run_rules, settings.rules_every_seconds),
             "report": (self.write_reports, 3600),
@@ -80,6 +85,10 @@ class Jobs:
         """Make readings of what remote write left."""
         self._service.assemble()
 
+    def look_for_faults(self) -> None:
+        """Find what faults came since the last look, and tell of them."""
+        self._faults.look()
+
     def build_open_hours(self) -> None:
         """Rebuild provisional hours up to now, and closed ones that late readings touched.
 
@@ -109,6 +118,8 @@ class Jobs:
         if window is None:
             return
         for rule in RULES:
+            if rule == FAULT_RULE:
+                continue
             try:
                 result = self._service.analyze(rule, window, {}, save=True, anew=False)
             except Exception:  # a finding that cannot be stored costs its rule only, as a broken rule does

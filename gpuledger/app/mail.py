@@ -1,4 +1,4 @@
-"""Makes the mailer from the settings: which channels there are, and where the heartbeat goes."""
+"""Makes the mailer from the settings: which channels there are, what may be told, and where the heartbeat goes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from gpuledger.app.reviewing import Gate
 from gpuledger.app.service import Service
 from gpuledger.registry import resolve
 
@@ -24,6 +25,8 @@ def mailer_for(service: Service) -> Any:
         {"webhook": alert_channel} if alert_channel is not None else {},
         service.clock,
         heartbeat=webhook(settings.heartbeat_url),
+        gate=lambda: Gate(service),
+        on_silence=lambda rule, reason: service.metrics.silenced.labels(rule, reason).inc(),
         minimum_gpu_hours=settings.alert_minimum_gpu_hours,
         timezone=settings.timezone,
     )

@@ -57,6 +57,10 @@ class ServiceMetrics:
             "gpuledger_scheduler_failures", "Reads that failed", ["scheduler", "reason"], registry=self.registry
         )
         self.outbox = Gauge("gpuledger_alert_outbox", "Messages by status", ["status"], registry=self.registry)
+        self.silenced = Counter(
+            "gpuledger_alerts_silenced", "Findings nobody was told of", ["rule", "reason"], registry=self.registry
+        )
+        self.exempted = Gauge("gpuledger_findings_exempted_by_policy", "Findings it exempts", registry=self.registry)
         self.findings = Gauge("gpuledger_findings", "Findings of the last run", ["analyzer"], registry=self.registry)
         self.rule_final = Gauge(
             "gpuledger_rule_final_until_timestamp_seconds", "Analysed for good until", ["rule"], registry=self.registry
@@ -83,7 +87,7 @@ _FIELDS = frozenset(
             "parameters",
             "batch_id",
         ),
-        *("record", "name", "rule", "kind", "report", "finding_id", "status", "by", "note"),
+        *("record", "name", "rule", "kind", "report", "finding_id", "status", "by", "note", "owner", "expires_at"),
         *("from", "to", "tenant", "language", *READERS),
         *(column for record in RECORDS for column in arrow_schema(record).names),
     )

@@ -18,17 +18,19 @@ from gpuledger.app import doctor, parameters
 from gpuledger.app.analysing import Analysing
 from gpuledger.app.assembling import Assembling
 from gpuledger.app.dirt import Dirt
+from gpuledger.app.findings import FindingBook, finding_record
 from gpuledger.app.metrics import ServiceMetrics
 from gpuledger.app.parameters import window as read_window
 from gpuledger.app.pod_books import PodBooks
+from gpuledger.app.policies import load_checked
 from gpuledger.app.receiving import Receiver
+from gpuledger.app.reviewing import Reviewing
 from gpuledger.app.schedulers.feed import Feed
 from gpuledger.attribution.rules import load as load_rules
 from gpuledger.clock import Clock, SystemClock
 from gpuledger.config import Settings
 from gpuledger.errors import BadInput, GpuledgerError, RuleError
 from gpuledger.model import Finding, Recommendation, Window, to_table
-from gpuledger.policy import load as load_policy
 from gpuledger.registry import REPORTS, RULES, resolve
 from warehouse import IngestResult, Warehouse
 from warehouse.ledger import LedgerBuild
@@ -41,8 +43,6 @@ TICK = timedelta(microseconds=1)
 
 REMEMBERED = timedelta(days=7)
 """How far back a start looks for batches that no build has taken in."""
-
-_JSON_COLUMNS = ("evidence", "action_params", "guardrails", "expected_gain", "data_quality")
 
 
 class Service:
@@ -63,7 +63,9 @@ class Service:
         self._remember_unbuilt()
         self._saving = threading.Lock()
         self.feeds: Sequence[Feed] = ()
-        self.policy = load_policy(settings.policy_file)
+        self.policy = load_checked(settings.policy_file)
+        self.finding_book = FindingBook(self)
+        self.reviewing = Reviewing(self)
         self.analysing = Analysing(warehouse, self, self.policy, self.clock)
 
     def _remember_unbuilt(self) -> None:
@@ -258,14 +260,13 @@ class Service:
                 self.metrics.rule_final.labels(rule).set(row["final_until_at"].timestamp())
         return fresh
 
+    def apply_policy(self) -> None:
+        """Bring what was found before up to this service's policy, and count what it exempts."""
+        self.metrics.exempted.set(self.state.apply_policy(self.policy, self.clock.now()))
+
     def findings(self, analyzer: str = "", tenant: str = "") -> list[dict[str, Any]]:
         """The stored findings with their status, the largest waste first."""
-        rows: list[dict[str, Any]] = self.query("finding_list", analyzer=analyzer, tenant=tenant).to_pylist()
-        statuses = self.state.finding_statuses(row["finding_id"] for row in rows)
-        for row in rows:
-            row.update({column: json.loads(row[column]) for column in _JSON_COLUMNS})
-            row["status"] = statuses.get(row["finding_id"], "new")
-        return rows
+        return self.finding_book.listed(rule=analyzer, tenant=tenant)
 
     def recommend(self, kind: str, window: Window, options: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Make recommendations of `kind`, try each dry at the scheduler, and store them."""
@@ -341,12 +342,6 @@ def _tried(scheduler: Any, recommendation: Recommendation) -> dict[str, Any]:
         "plan": {"scheduler": plan.scheduler, "version": plan.version, "steps": steps},
         "dry_run": {"accepted": dry.accepted, "messages": list(dry.messages)},
     }
-
-
-def finding_record(finding: Finding, status: str) -> dict[str, Any]:
-    """A finding as the API gives it: its fields, its identity, its status."""
-    fields = {field.name: getattr(finding, field.name) for field in dataclasses.fields(finding)}
-    return {"finding_id": finding.finding_id, "status": status, **fields}
 
 
 def recommendation_record(recommendation: Recommendation) -> dict[str, Any]:

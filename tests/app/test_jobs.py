@@ -62,6 +62,7 @@ def _finding(subject: str, hours: float = 100.0) -> Finding:
         basis="sm_active",
         cause_code="idle",
         action_code="notify",
+        is_open=True,
     )
 
 
@@ -173,7 +174,7 @@ def built(make_api: Callable[..., Api]) -> Callable[..., Api]:
 
 
 def test_only_new_findings_are_announced(built: Callable[..., Api], monkeypatch: pytest.MonkeyPatch) -> None:
-    api = built(alert_webhook_url="http://127.0.0.1:1/x", alert_minimum_gpu_hours=8)
+    api = built(alert_webhook_url="http://127.0.0.1:1/x", alert_minimum_gpu_hours=8, notifications="all")
     _plant(monkeypatch, planted="tests.app.test_jobs:Planted")
     jobs = Jobs(api.service)
     PLANTED[:] = [_finding("a"), _finding("small", hours=7.9)]
@@ -256,7 +257,7 @@ def test_a_webhook_that_comes_back_gets_every_message_once(
 ) -> None:
     _plant(monkeypatch, planted="tests.app.test_jobs:Planted")
     with listening(Receiver(answers=[503] * 6 + [200])) as receiver:
-        api = built(alert_webhook_url=receiver.url, alert_webhook_secret="s3cret")
+        api = built(alert_webhook_url=receiver.url, alert_webhook_secret="s3cret", notifications="all")
         jobs = Jobs(api.service)
         PLANTED[:] = [_finding(f"w{number}") for number in range(5)]
         jobs.run_rules()
