@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check format docs lock services bench fuzz clean
+.PHONY: demo test check format docs accuracy lock services bench fuzz clean
 
 demo: .venv
 	$(BIN)/python -m gpuledger.app demo $(DEMO)
@@ -27,6 +27,10 @@ format: .venv
 # The pages that are tables of the code: settings, queries, command line, adapters.
 docs: .venv
 	$(BIN)/python -m docs.generate
+
+# Precision and recall of the rules on simulated fleets whose truth is known: writes docs/accuracy.md.
+accuracy: .venv
+	$(BIN)/python -m gpuledger.app accuracy --out docs/accuracy.md
 
 bench: .venv
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done

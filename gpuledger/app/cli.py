@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from gpuledger import config as settings_file
+from gpuledger.app.accuracy_commands import accuracy
 from gpuledger.app.client import Client, open_warehouse
 from gpuledger.app.collector_commands import collector_app
 from gpuledger.app.finding_commands import explain, findings_app, policy_app, review
@@ -35,6 +36,7 @@ app.add_typer(policy_app, name="policy")
 app.command()(explain)
 app.command()(review)
 app.command()(money)
+app.command()(accuracy)
 app.command()(placeable)
 
 Warehouse = Annotated[Path | None, typer.Option("--warehouse", help="the warehouse file")]

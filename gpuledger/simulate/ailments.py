@@ -39,7 +39,7 @@ def poison(script: Script, host: Host, slot: int, at: int, lasting: int) -> None
     ]
     script.outages += [
         Outage("fatal_xid", host.index, (card,), at, reset, reason),
-        Outage("gpu_lost", host.index, (card,), reset, reset + 40, "reset"),
+        Outage("under_repair", host.index, (card,), reset, reset + 40, "reset by operations"),
     ]
 
 
