@@ -30,7 +30,7 @@ from gpuledger.attribution.rules import load as load_rules
 from gpuledger.clock import Clock, SystemClock
 from gpuledger.config import Settings
 from gpuledger.errors import BadInput, GpuledgerError, RuleError
-from gpuledger.model import Finding, Recommendation, Window, to_table
+from gpuledger.model import Finding, QuotaChange, Recommendation, Window, to_table
 from gpuledger.registry import REPORTS, RULES, resolve
 from warehouse import IngestResult, Warehouse
 from warehouse.ledger import LedgerBuild
@@ -332,8 +332,11 @@ def _text(body: Mapping[str, Any]) -> str:
 
 def _tried(scheduler: Any, recommendation: Recommendation) -> dict[str, Any]:
     """The plan in the scheduler's own terms and its answer to a dry run; the reason where it refuses to plan."""
+    quotas = [change for change in recommendation.changes if isinstance(change, QuotaChange)]
+    if len(quotas) < len(recommendation.changes):
+        return {"plan": None, "dry_run": {"accepted": False, "messages": ["no scheduler adapter plans moves of pods"]}}
     try:
-        plan = scheduler.plan(recommendation.changes)
+        plan = scheduler.plan(quotas)
     except GpuledgerError as error:
         return {"plan": None, "dry_run": {"accepted": False, "messages": [str(error)]}}
     dry = scheduler.dry_run(plan)

@@ -3,7 +3,7 @@
 from gpuledger.model.gpu_models import GPU_MODELS, GpuModel, canonical_model, slice_share, vendor_of
 from gpuledger.model.health import FaultEvent
 from gpuledger.model.inventory import Asset, Condition, Node, NodeState, SchedulerNode
-from gpuledger.model.judgement import Finding, QuotaChange, Recommendation
+from gpuledger.model.judgement import Finding, Move, QuotaChange, Recommendation
 from gpuledger.model.money import Conversion, Price
 from gpuledger.model.progress import Checkpoint, JobModel, JobStep, WorkloadPhase
 from gpuledger.model.records import RECORDS, RecordType, arrow_schema, complete, to_table
@@ -42,6 +42,7 @@ __all__ = [
     "Holding",
     "JobModel",
     "JobStep",
+    "Move",
     "Node",
     "NodeState",
     "Pod",

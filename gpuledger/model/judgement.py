@@ -67,17 +67,32 @@ class QuotaChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One pod's move to another node, by ending it there and starting it here. In the order of a list, each has room.
+
+    `gpus` are whole cards. `is_detour`: to a spare place, from which a later move takes the pod on.
+    """
+
+    workload_id: str
+    pod: str
+    from_node: str
+    to_node: str
+    gpus: float
+    is_detour: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
     """A proposed change with its gain, guard and undo.
 
-    `expected_gpu_hours` is the unmet demand over the observed window that the change would have met, had work
-    been that of the window. `guardrails` says what must still hold when it is applied.
+    `expected_gpu_hours` is what the change brings: for quota the unmet demand over the observed window that it would
+    have met, had work been that of the window; for moves what can start less what moving loses. `guardrails` says what must still hold when it is applied.
     """
 
     recommendation_id: str
     kind: str
     title: str
-    changes: tuple[QuotaChange, ...]
+    changes: tuple[QuotaChange | Move, ...]
     expected_gpu_hours: float
     window_start: datetime
     window_end: datetime
