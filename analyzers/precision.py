@@ -89,19 +89,18 @@ def allocate(counts: Mapping[Stratum, int], size: int, floor: int) -> dict[Strat
     """
     names = sorted(counts, key=lambda name: (-counts[name], name))
     size = min(size, sum(counts.values()))
-    floor = min(floor, size // len(names)) if names else 0
-    if floor == 0:
-        return {name: int(place < size and counts[name] > 0) for place, name in enumerate(names)}
-    drawn = {name: min(counts[name], floor) for name in names}
+    if size < len(names):
+        return {name: int(place < size) for place, name in enumerate(names)}
+    drawn = {name: min(counts[name], max(1, min(floor, size // len(names)))) for name in names}
     rest = size - sum(drawn.values())
     room = {name: counts[name] - drawn[name] for name in names}
     free = sum(room.values())
-    if rest <= 0 or free == 0:
+    if free == 0:
         return drawn
-    exact = {name: rest * room[name] / free for name in names}
+    parts = {name: divmod(rest * room[name], free) for name in names}
     for name in names:
-        drawn[name] += int(exact[name])
+        drawn[name] += parts[name][0]
     left = size - sum(drawn.values())
-    for name in sorted(names, key=lambda name: (-(exact[name] % 1), name))[:left]:
+    for name in sorted(names, key=lambda name: (-parts[name][1], name))[:left]:
         drawn[name] += 1
     return drawn

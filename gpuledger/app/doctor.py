@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from gpuledger.app.policies import place_of
 from gpuledger.app.problem_rows import RATIOS, family, merged
 from gpuledger.app.schedulers.running import checked
 from gpuledger.errors import GpuledgerError, RuleError
@@ -66,6 +67,7 @@ def checks(service: Service) -> list[dict[str, Any]]:
         "rules_load": lambda: ", ".join(map(_loaded, RULES)),
         "alerts_are_out": lambda: _delivered(service),
         "schedulers_are_read": lambda: checked(service),
+        "policy_is_current": lambda: _policy(service),
     }
     return [_checked(name, check) for name, check in every.items()]
 
@@ -129,6 +131,18 @@ def _delivered(service: Service) -> str:
     if counts["dead"]:
         raise GpuledgerError(f"{counts['dead']} messages could not be delivered")
     return ", ".join(f"{count} {status}" for status, count in counts.items())
+
+
+def _policy(service: Service) -> str:
+    """How many exemptions are in force, and which have ended and say nothing any more; neither is a fault."""
+    ended = service.policy.expired(service.clock.now())
+    in_force = len(service.policy.exemption) - len(ended)
+    words = f"{len(service.policy.threshold)} thresholds, {in_force} exemptions in force"
+    if not ended:
+        return words
+    named = (f"{place_of(one)} of {one.owner}, on {one.expires_at:%Y-%m-%d}" for one in ended[:NAMED])
+    more = f" and {len(ended) - NAMED} more" if len(ended) > NAMED else ""
+    return f"{words}; {len(ended)} ended: {'; '.join(named)}{more}"
 
 
 def active_unheld_gpu_hours(service: Service, window: Window) -> float:
