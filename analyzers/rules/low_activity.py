@@ -30,6 +30,9 @@ ACTIONS: Mapping[str, str] = {
 GOOD_SM_RATIO = 0.8
 """SM activity that NVIDIA's DCGM guidance calls necessary, though not sufficient, for efficient use."""
 
+PAUSE_RATIO = 0.2
+"""The part of an hour's minutes from which on its SQL says that work waits for input."""
+
 FORMULA = "gpu_hours x (1 - reached / target): point to max_sm_active_ratio, hi to 0.8, lo 0"
 
 
@@ -175,8 +178,9 @@ def _thresholds(cause: str, chosen: LowActivityOptions) -> Mapping[str, float | 
 def _input(
     row: Mapping[str, Any], facts: Mapping[str, Any], chosen: LowActivityOptions
 ) -> tuple[Mapping[str, Any], ...]:
-    """The pauses and the PCIe traffic of work that waits for its input."""
-    hours = [one for one in facts.get("rows", ()) if in_stretch(one["hour_at"], row)]
+    """The pauses and the PCIe traffic of the hours in which work waited for its input."""
+    touched = (one for one in facts.get("rows", ()) if in_stretch(one["hour_at"], row))
+    hours = [one for one in touched if one["pause_minutes"] >= PAUSE_RATIO * one["judged_minutes"]]
     judged = sum(one["judged_minutes"] for one in hours)
     if row["cause"] != "input_bound" or judged <= 0:
         return ()
@@ -184,7 +188,7 @@ def _input(
     mean = sum(carried) / len(carried) if carried else None
     paused = sum(one["pause_minutes"] for one in hours) / judged
     return (
-        fact("pause_ratio", paused, 0.2, row, "low_input"),
+        fact("pause_ratio", paused, PAUSE_RATIO, row, "low_input"),
         fact("pcie_bytes_per_second", mean, chosen.min_input_bytes_per_second, row, "low_input"),
     )
 

@@ -11,7 +11,7 @@ select
     contains(basis, 'shared_card') as is_shared,
     sum(gpu_hours) as gpu_hours,
     count(distinct node) as node_count,
-    list_sort(list(distinct node))[1:10] as nodes
+    list_slice(list_sort(list(distinct node)), 1, 10) as nodes
 from state_span
 where
     hour_at >= :from_at::timestamptz
