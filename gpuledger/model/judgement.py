@@ -86,7 +86,8 @@ class Recommendation:
     """A proposed change with its gain, guard and undo.
 
     `expected_gpu_hours` is what the change brings: for quota the unmet demand over the observed window that it would
-    have met, had work been that of the window; for moves what can start less what moving loses. `guardrails` says what must still hold when it is applied.
+    have met, had work been that of the window; for moves what can start less what moving loses. `guardrails` says what
+    must still hold when it is applied.
     """
 
     recommendation_id: str
