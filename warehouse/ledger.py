@@ -28,6 +28,8 @@ STEPS = (
     "ledger_stay",
     "ledger_unseen",
     "ledger_hold",
+    "ledger_phase",
+    "ledger_progress",
     "ledger_slot",
     "ledger_reading",
     "ledger_minute",

@@ -18,6 +18,7 @@ from gpuledger.clock import Clock, SystemClock
 from gpuledger.config import Settings
 from gpuledger.errors import BadInput, QueryRefused, WarehouseBusy, WarehouseError
 from gpuledger.model import BOTTLENECKS, GPU_MODELS, PENDING_CAUSES, RECORDS, Window
+from gpuledger.model.vendor_rules import vendor_rows
 from warehouse import faults, ingest, ledger, quality, queries, refusals, validation
 from warehouse.analysis import Analysis
 from warehouse.analysis import store as store_analysis
@@ -29,6 +30,10 @@ _UNUSABLE = (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.Ou
 
 _FILL_GPU_MODELS = (
     "merge into gpu_model using staged using (model) "
+    "when matched then update by name when not matched then insert by name"
+)
+_FILL_VENDOR_RULES = (
+    "merge into vendor_rule using staged using (vendor) "
     "when matched then update by name when not matched then insert by name"
 )
 _FILL_PENDING_CAUSES = (
@@ -76,6 +81,7 @@ class Warehouse:
         with warehouse.writing() as cursor:
             migrate(cursor, warehouse._clock.now())
             _fill(cursor, _FILL_GPU_MODELS, _gpu_models())
+            _fill(cursor, _FILL_VENDOR_RULES, vendor_rows())
             _fill(cursor, _FILL_PENDING_CAUSES, _pending_causes())
         return warehouse
 
@@ -222,7 +228,11 @@ class Warehouse:
 
 
 def _gpu_models() -> list[dict[str, Any]]:
-    return [{key: value for key, value in asdict(model).items() if key != "pattern"} for model in GPU_MODELS]
+    return [
+        {key: value for key, value in asdict(model).items() if key not in ("pattern", "memory_gib")}
+        | {"memory_bytes": model.memory_bytes}
+        for model in GPU_MODELS
+    ]
 
 
 def _pending_causes() -> list[dict[str, Any]]:

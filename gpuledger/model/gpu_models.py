@@ -1,6 +1,8 @@
-"""Facts about GPU models, from the vendors' data sheets: power, dense BF16 peak, MIG compute slices.
+"""Facts about GPU models, from the vendors' data sheets: power, dense BF16 peak, memory, MIG compute slices.
 
-`power_idle_watts` is what an idle card of the model draws with a driver loaded; A's power band is measured from it.
+`power_idle_watts` is what an idle card of the model draws with a driver loaded, as its management tool lists it; A's
+power band is measured from it. Where a model is sold with several sizes of memory or limits of power, the smallest
+memory and the largest power stand here.
 The names are canonical; `canonical_model` maps what drivers and exporters print onto them.
 """
 
@@ -13,7 +15,10 @@ from functools import cache
 
 @dataclass(frozen=True, slots=True)
 class GpuModel:
-    """One model: power in watts, dense `peak_bf16_flops`, compute and memory slices under MIG (0: none)."""
+    """One model: power in watts, dense `peak_bf16_flops`, compute and memory slices under MIG (0: none), its memory.
+
+    `peak_bf16_flops` is None where the card has no BF16.
+    """
 
     model: str
     pattern: str
@@ -22,29 +27,53 @@ class GpuModel:
     peak_bf16_flops: float | None
     compute_slices: int = 0
     memory_slices: int = 0
+    memory_gib: int = 0
     vendor: str = "nvidia"
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """Memory of the card; None where it is not known."""
+        return self.memory_gib * 2**30 or None
 
 
 GPU_MODELS = (
-    GpuModel("GB200", r"\bGB200\b", 140, 1200, 2500e12, 7, 8),
-    GpuModel("B200", r"\bB200\b", 140, 1000, 2250e12, 7, 8),
-    GpuModel("H200", r"\bH200\b", 75, 700, 989e12, 7, 8),
-    GpuModel("H800", r"\bH800\b", 70, 700, 989e12, 7, 8),
-    GpuModel("H20", r"\bH20\b", 70, 400, 148e12, 7, 8),
-    GpuModel("H100-PCIE", r"\bH100[ -]PCIE\b", 50, 350, 756e12, 7, 8),
-    GpuModel("H100", r"\bH100\b", 70, 700, 989e12, 7, 8),
-    GpuModel("A800", r"\bA800\b", 60, 400, 312e12, 7, 8),
-    GpuModel("A100", r"\bA100\b", 60, 400, 312e12, 7, 8),
-    GpuModel("A30", r"\bA30\b", 30, 165, 165e12, 4, 4),
-    GpuModel("A10G", r"\bA10G\b", 25, 300, 70e12),
-    GpuModel("A10", r"\bA10\b", 25, 150, 125e12),
-    GpuModel("L40S", r"\bL40S\b", 35, 350, 362e12),
-    GpuModel("L20", r"\bL20\b", 35, 275, 119e12),
-    GpuModel("L4", r"\bL4\b", 17, 72, 121e12),
-    GpuModel("T4", r"\bT4\b", 10, 70, None),
-    GpuModel("V100", r"\bV100M?\d*\b", 40, 300, None),
-    GpuModel("P100", r"\bP100\b", 30, 250, None),
-    GpuModel("2080Ti", r"\b(RTX )?2080( ?Ti)?\b", 20, 250, None),
+    GpuModel("GB200", r"\bGB200\b", 140, 1200, 2500e12, 7, 8, 186),
+    GpuModel("B200", r"\bB200\b", 140, 1000, 2250e12, 7, 8, 180),
+    GpuModel("H200", r"\bH200\b", 75, 700, 989e12, 7, 8, 141),
+    GpuModel("H800", r"\bH800\b", 70, 700, 989e12, 7, 8, 80),
+    GpuModel("H20", r"\bH20\b", 70, 400, 148e12, 7, 8, 96),
+    GpuModel("H100-PCIE", r"\bH100[ -]PCIE\b", 50, 350, 756e12, 7, 8, 80),
+    GpuModel("H100", r"\bH100\b", 70, 700, 989e12, 7, 8, 80),
+    GpuModel("A800", r"\bA800\b", 60, 400, 312e12, 7, 8, 80),
+    GpuModel("A100", r"\bA100\b", 60, 400, 312e12, 7, 8, 40),
+    GpuModel("A30", r"\bA30\b", 30, 165, 165e12, 4, 4, 24),
+    GpuModel("A10G", r"\bA10G\b", 25, 300, 70e12, 0, 0, 24),
+    GpuModel("A10", r"\bA10\b", 25, 150, 125e12, 0, 0, 24),
+    GpuModel("L40S", r"\bL40S\b", 35, 350, 362e12, 0, 0, 48),
+    GpuModel("L20", r"\bL20\b", 35, 275, 119e12, 0, 0, 48),
+    GpuModel("L4", r"\bL4\b", 17, 72, 121e12, 0, 0, 24),
+    GpuModel("T4", r"\bT4\b", 10, 70, None, 0, 0, 16),
+    GpuModel("V100", r"\bV100M?\d*\b", 40, 300, None, 0, 0, 16),
+    GpuModel("P100", r"\bP100\b", 30, 250, None, 0, 0, 12),
+    GpuModel("2080Ti", r"\b(RTX )?2080( ?Ti)?\b", 20, 250, None, 0, 0, 11),
+    GpuModel("Ascend 910C", r"\b(ASCEND[ -]?)?910(C\b|_9\d{3})", 180, 800, 752e12, memory_gib=128, vendor="ascend"),
+    GpuModel("Ascend 910B", r"\b(ASCEND[ -]?)?910B\d?\b", 90, 400, 313e12, memory_gib=32, vendor="ascend"),
+    GpuModel(
+        "Ascend 910A",
+        r"\b(ASCEND[ -]?910|910(A|PRO[AB]))\b|\bASCEND[ -]?910(A|PRO[AB])\b",
+        65,
+        310,
+        None,
+        memory_gib=32,
+        vendor="ascend",
+    ),
+    GpuModel("Ascend 310P", r"\b(ASCEND[ -]?)?310P\d?\b", 18, 72, None, memory_gib=21, vendor="ascend"),
+    GpuModel("MI325X", r"\bMI325X\b", 140, 1000, 1307e12, memory_gib=256, vendor="amd"),
+    GpuModel("MI300X", r"\bMI300X\b", 140, 750, 1307e12, memory_gib=192, vendor="amd"),
+    GpuModel("MI250X", r"\bMI250X\b", 90, 560, 383e12, memory_gib=128, vendor="amd"),
+    GpuModel("MI250", r"\bMI250\b", 90, 560, 362e12, memory_gib=128, vendor="amd"),
+    GpuModel("MI210", r"\bMI210\b", 40, 300, 181e12, memory_gib=64, vendor="amd"),
+    GpuModel("MI100", r"\bMI100\b", 35, 300, 92e12, memory_gib=32, vendor="amd"),
 )
 
 _FURTHER_SLICES = (

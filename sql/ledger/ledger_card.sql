@@ -1,5 +1,5 @@
 -- name: ledger_card(from_at, to_at)!
--- The inventory of the window: each card with its status and its power band, one row for each dated status.
+-- The inventory of the window: each card with its status, vendor and power band, one row for each dated status.
 -- Grain: one row per gpu_uuid and status interval, clipped to the window.
 -- Reads: asset, model_alias, gpu_model
 -- Writes: ledger_card
@@ -19,6 +19,7 @@ select
     dated.pool,
     coalesce(dated.model, '') as model,
     dated.status,
+    coalesce(gpu_model.vendor, 'other') as vendor,
     gpu_model.power_idle_watts + 0.15 * (gpu_model.power_tdp_watts - gpu_model.power_idle_watts) as idle_below_watts,
     gpu_model.power_idle_watts + 0.40 * (gpu_model.power_tdp_watts - gpu_model.power_idle_watts) as stalled_below_watts,
     greatest(dated.from_at, :from_at::timestamptz) as from_at,

@@ -1,16 +1,40 @@
 -- name: ledger_judged()!
 -- The state of each held stretch of minutes: idle stretches of 30 min, standstills of 10 min on all ranks, hourly grade, coverage.
 -- Grain: one row per hold and run of minutes within an hour throughout which nothing changes.
--- Reads: ledger_piece
+-- Reads: ledger_piece, ledger_progress
 -- Writes: ledger_judged
 -- Units: share of a physical GPU, seconds, ratios
--- Ignores: idle minutes before ready + grace (starting), of a declared floor (standby), and in runs under 30 min (low). A silence of more than three intervals ends a run; a shorter one is bridged: unknown itself, but its run goes on (activity).
+-- Ignores: ranks that were not read in a minute, where half of them were, for what all ranks do. Idle minutes in a declared quiet phase (low, with the phase as their cause; they end a run), before ready + grace (starting), of a declared floor (standby), and in runs under 30 min (low). A silence of more than three intervals ends a run; a shorter one is bridged: unknown itself, but its run goes on (activity).
 create or replace temp table ledger_judged as
-with still_minutes as (
-    select job, minute
+with busy_minutes as (
+    select
+        job,
+        minute,
+        bool_and(is_still) filter (where activity is not null) as is_still,
+        bool_and(is_busy) filter (where activity is not null) as is_busy
     from ledger_piece
     group by job, minute
-    having bool_and(is_still)
+    having is_busy and count(activity) * 2 >= count(*)
+),
+
+stepped as (
+    select job, any_value(first_minute) as first_minute
+    from ledger_progress
+    group by job
+),
+
+-- Where a job tells its steps, they say whether it stands still; before the first of them, and elsewhere, telemetry does.
+still_minutes as (
+    select busy.job, busy.minute, false as is_by_steps
+    from busy_minutes as busy
+    left join stepped using (job)
+    where busy.is_still and coalesce(busy.minute < stepped.first_minute, true)
+    union all
+    select busy.job, busy.minute, true
+    from busy_minutes as busy
+    inner join ledger_progress as standstill
+        on busy.job = standstill.job and busy.minute >= standstill.from_minute and busy.minute < standstill.until_minute
+    where busy.is_busy
 ),
 
 hours as (
@@ -18,8 +42,10 @@ hours as (
         hold,
         hour_at,
         sum(read_seconds * piece_seconds / 60) / sum(piece_seconds) as coverage_ratio,
-        sum(sm_active_ratio * piece_seconds) filter (where activity = 'active' and not is_shared)
-        / sum(piece_seconds) filter (where activity = 'active' and sm_active_ratio is not null and not is_shared) as hour_sm_active_ratio
+        sum(grade_ratio * piece_seconds) filter (where activity = 'active' and phase = '')
+        / sum(piece_seconds) filter (where activity = 'active' and phase = '' and grade_ratio is not null) as hour_grade_ratio,
+        sum(grade_ratio * piece_seconds) filter (where activity = 'active' and phase <> '')
+        / sum(piece_seconds) filter (where activity = 'active' and phase <> '' and grade_ratio is not null) as phase_grade_ratio
     from ledger_piece
     group by hold, hour_at
 ),
@@ -36,12 +62,15 @@ kinds as (
         piece.is_before_ready,
         piece.is_in_grace,
         piece.is_floor,
+        piece.phase,
         piece.first_at,
         piece.last_at,
         piece.read_seconds,
         piece.interval_seconds,
         piece.gpu_util_ratio,
         piece.sm_active_ratio,
+        piece.grade_ratio,
+        piece.productive_from_ratio,
         piece.fb_used_bytes / nullif(piece.fb_total_bytes, 0) as fb_used_ratio,
         piece.power_watts,
         piece.is_contradicted,
@@ -49,9 +78,12 @@ kinds as (
         piece.is_power_checked,
         case
             when piece.activity is null then null
-            when piece.is_still and still_minutes.job is not null then 'stalled'
+            when piece.phase <> '' then case when piece.activity = 'idle' then 'quiet' else 'active' end
+            when still_minutes.job is not null and piece.is_busy then 'stalled'
             else piece.activity
-        end as run_kind
+        end as run_kind,
+        coalesce(still_minutes.is_by_steps and piece.phase = '' and piece.activity is not null, false) as is_by_steps,
+        piece.grade_ratio is not null as is_graded
     from ledger_piece as piece
     left join still_minutes on piece.job = still_minutes.job and piece.minute = still_minutes.minute
 ),
@@ -63,7 +95,7 @@ marked as (
         case when run_kind is not null then hash(run_kind, is_in_grace) end as run_mark,
         case when run_kind is not null then last_at end as seen_at,
         hash(
-            run_kind, hour_at, share, signal, is_shared, is_power_checked, is_contradicted, is_before_ready, is_in_grace, is_floor
+            run_kind, hour_at, share, signal, is_shared, is_power_checked, is_contradicted, is_before_ready, is_in_grace, is_floor, phase, is_by_steps, is_graded
         ) as span_mark
     from kinds
 ),
@@ -123,6 +155,10 @@ spans as (
         any_value(is_before_ready) as is_before_ready,
         any_value(is_in_grace) as is_in_grace,
         any_value(is_floor) as is_floor,
+        any_value(phase) as phase,
+        any_value(is_by_steps) as is_by_steps,
+        any_value(is_graded) as is_graded,
+        any_value(productive_from_ratio) as productive_from_ratio,
         sum(piece_seconds) as span_seconds,
         coalesce(sum(piece_seconds) filter (where read_seconds > 0), 0) / 60 as observed_minutes,
         sum(gpu_util_ratio * piece_seconds) / sum(piece_seconds) filter (where gpu_util_ratio is not null) as gpu_util_ratio,
@@ -140,15 +176,15 @@ judged as (
         runs.kind_of_run,
         spans.run_kind is null and spans.from_at < runs.run_until_at as is_bridged,
         case
-            when is_before_ready and coalesce(run_kind, 'idle') = 'idle' then 'alloc_starting'
+            when is_before_ready and coalesce(run_kind, 'idle') in ('idle', 'quiet') then 'alloc_starting'
             when run_kind is null or hours.coverage_ratio < 0.5 then 'alloc_unknown'
-            when run_kind = 'idle' and is_in_grace then 'alloc_starting'
-            when run_kind = 'idle' and is_floor then 'alloc_standby'
+            when run_kind in ('idle', 'quiet') and is_in_grace then 'alloc_starting'
+            when run_kind in ('idle', 'quiet') and is_floor then 'alloc_standby'
             when run_kind = 'idle' and run_seconds >= 1800 then 'alloc_idle'
-            when run_kind = 'idle' then 'alloc_low'
+            when run_kind in ('idle', 'quiet') then 'alloc_low'
             when run_kind = 'stalled' and run_seconds >= 600 then 'alloc_stalled'
-            when is_shared or sm_active_ratio is null then 'alloc_ungraded'
-            when hours.hour_sm_active_ratio < 0.5 then 'alloc_low'
+            when is_shared or not is_graded then 'alloc_ungraded'
+            when case when phase = '' then hours.hour_grade_ratio else hours.phase_grade_ratio end < productive_from_ratio then 'alloc_low'
             else 'alloc_productive'
         end as state
     from spans
@@ -164,6 +200,7 @@ select
     span_seconds,
     share,
     state,
+    case when state = 'alloc_low' then phase else '' end as cause,
     observed_minutes,
     gpu_util_ratio,
     sm_active_ratio,
@@ -184,6 +221,8 @@ select
         else
             signal
             || case when is_power_checked then '+power' else '' end
+            || case when is_by_steps then '+steps' else '' end
+            || case when phase <> '' then '+phase' else '' end
             || case when is_contradicted then '+profiling_contradicted' else '' end
             || case when is_shared then '+shared_card' else '' end
     end as basis

@@ -1,18 +1,28 @@
 -- name: ledger_piece(from_at, to_at)!
 -- Each held share minute by minute, with what telemetry said of it.
 -- Grain: one row per hold and minute (two where the minute is cut by a change).
--- Reads: ledger_slot, ledger_hold, ledger_device, ledger_minute, source_read
+-- Reads: ledger_slot, ledger_hold, ledger_phase, ledger_device, ledger_minute, source_read, vendor_rule
 -- Writes: ledger_piece
 -- Units: share of a physical GPU, seconds, ratios, watts, bytes, hertz
 -- Ignores: held shares of cards that are unavailable, and what telemetry says of a card of which it is not known that the hold is on it. Shares that add up to more than a card are scaled to one. Activity of a card that several pods share by time-slicing cannot be told apart: it is active for all or idle for all, and never graded.
 create or replace temp table ledger_piece as
-with shares as (
+with phases as (
+    select phase.hold, slot.from_at as slot_from_at, min(phase.phase) as phase
+    from ledger_phase as phase
+    inner join ledger_hold as hold using (hold)
+    inner join ledger_slot as slot
+        on hold.gpu_uuid = slot.gpu_uuid and slot.from_at >= phase.from_at and slot.from_at < phase.until_at
+    group by phase.hold, slot.from_at
+),
+
+shares as (
     select
         slot.gpu_uuid,
         slot.from_at,
         slot.until_at,
         slot.hour_at,
         slot.node,
+        slot.vendor,
         slot.idle_below_watts,
         slot.stalled_below_watts,
         hold.hold,
@@ -23,7 +33,8 @@ with shares as (
         count(*) over (partition by slot.gpu_uuid, slot.from_at, hold.slice_id) > 1 as is_shared,
         coalesce(slot.from_at < hold.ready_at, true) as is_before_ready,
         coalesce(slot.from_at < hold.graced_until_at, true) as is_in_grace,
-        coalesce(slot.from_at >= hold.floor_from_at, false) as is_floor
+        coalesce(slot.from_at >= hold.floor_from_at, false) as is_floor,
+        coalesce(phases.phase, '') as phase
     from ledger_slot as slot
     inner join ledger_hold as hold
         on
@@ -32,6 +43,7 @@ with shares as (
             and coalesce(slot.from_at < hold.ended_at, true)
     left join (select distinct gpu_uuid, slice_id, device from ledger_device) as seen
         on hold.is_placed and hold.gpu_uuid = seen.gpu_uuid and hold.slice_id = seen.slice_id
+    left join phases on hold.hold = phases.hold and slot.from_at = phases.slot_from_at
     where slot.unavailable_cause is null
     window of_card as (partition by slot.gpu_uuid, slot.from_at)
 ),
@@ -110,20 +122,41 @@ tested as (
     select
         *,
         case
-            when sm_active_ratio is not null then 'sm_active'
-            when gr_engine_active_ratio is not null then 'gr_engine_active'
+            when sm_active_ratio is not null and rule.sm_idle_below_ratio is not null then 'sm_active'
+            when core_active_ratio is not null and rule.core_idle_below_ratio is not null then 'core_active'
+            when gr_engine_active_ratio is not null and rule.gr_engine_idle_below_ratio is not null then 'gr_engine_active'
             when seen_processes.is_none then 'no_process'
             when gpu_util_ratio is not null then 'gpu_util'
             when power_watts is not null then 'power'
         end as signal,
         case
-            when sm_active_ratio is not null then sm_active_ratio < 0.05
-            when gr_engine_active_ratio is not null then gr_engine_active_ratio < 0.01
-            else gpu_util_ratio < 0.01
-        end as is_quiet,
+            when sm_active_ratio is not null and rule.sm_idle_below_ratio is not null then sm_active_ratio < rule.sm_idle_below_ratio
+            when core_active_ratio is not null and rule.core_idle_below_ratio is not null then core_active_ratio < rule.core_idle_below_ratio
+            when gr_engine_active_ratio is not null and rule.gr_engine_idle_below_ratio is not null then gr_engine_active_ratio < rule.gr_engine_idle_below_ratio
+            else gpu_util_ratio < rule.gpu_util_idle_below_ratio
+        end
+        -- Without a threshold the memory has no say.
+        and coalesce(dram_active_ratio < rule.dram_idle_below_ratio, true) as is_quiet,
         coalesce(codec_util_ratio < 0.01, true) as is_codec_quiet,
-        coalesce(power_watts < idle_below_watts, true) as is_power_low
+        coalesce(power_watts < idle_below_watts, true) as is_power_low,
+        rule.is_power_needed and (power_watts < idle_below_watts) is null as is_power_missed,
+        case
+            when not rule.is_graded_by_core and sm_active_ratio is not null then sm_active_ratio
+            when core_active_ratio is not null and rule.core_idle_below_ratio is not null then core_active_ratio
+            -- Tensor cores work inside SMs: their activity alone is the least that SM activity can be.
+            when not rule.is_graded_by_core and tensor_active_ratio >= rule.productive_from_ratio then tensor_active_ratio
+        end as grade_ratio,
+        case
+            when core_active_ratio is not null and (rule.is_graded_by_core or sm_active_ratio is null) then coalesce(rule.core_idle_below_ratio, rule.productive_from_ratio)
+            else rule.productive_from_ratio
+        end as productive_from_ratio,
+        coalesce(gpu_util_ratio, core_active_ratio) >= rule.busy_from_ratio as is_busy,
+        gpu_util_ratio >= rule.busy_from_ratio
+        and tensor_active_ratio < rule.still_tensor_below_ratio
+        and dram_active_ratio < rule.still_dram_below_ratio
+        and power_watts < stalled_below_watts as is_still
     from read
+    inner join vendor_rule as rule using (vendor)
     cross join lateral (select coalesce(process_count = 0 and gpu_util_ratio < 0.01, false) as is_none) as seen_processes
 )
 
@@ -140,6 +173,7 @@ select
     is_before_ready,
     is_in_grace,
     is_floor,
+    phase,
     first_at,
     last_at,
     read_seconds,
@@ -147,6 +181,8 @@ select
     gpu_util_ratio,
     sm_active_ratio,
     core_active_ratio,
+    grade_ratio,
+    productive_from_ratio,
     gr_engine_active_ratio,
     tensor_active_ratio,
     dram_active_ratio,
@@ -164,14 +200,9 @@ select
         when signal is null then null
         when is_contradicted and coalesce(gpu_util_ratio < 0.9, true) then null
         when signal = 'power' then case when is_power_low then null else 'active' end
-        when is_quiet and is_codec_quiet and is_power_low then 'idle'
-        else 'active'
+        when not (is_quiet and is_codec_quiet and is_power_low) then 'active'
+        when signal = 'no_process' or not is_power_missed then 'idle'
     end as activity,
-    coalesce(
-        gpu_util_ratio >= 0.9
-        and tensor_active_ratio < 0.02
-        and dram_active_ratio < 0.05
-        and power_watts < stalled_below_watts,
-        false
-    ) as is_still
+    coalesce(is_busy, false) as is_busy,
+    coalesce(is_still, false) as is_still
 from tested;

@@ -4,7 +4,7 @@
 -- Reads: reading, ledger_device
 -- Writes: ledger_reading
 -- Units: ratios 0 to 1, watts, seconds, bytes, hertz; minute counts from 1970
--- Ignores: rows without any signal: they are not a successful reading. A source that does not say how often it reads: in each hour nine of ten readings are at most one interval after the one before (the larger half of the distances where there are fewer than ten); at most 300 s, since who does not say it is a Prometheus, and 60 s where nothing tells.
+-- Ignores: rows without any signal: they are not a successful reading. Causes of a lower clock other than heat and power brakes of the hardware (bits 0x40 and 0x80): a power cap is policy. A source that does not say how often it reads: in each hour nine of ten readings are at most one interval after the one before (the larger half of the distances where there are fewer than ten); at most 300 s, since who does not say it is a Prometheus, and 60 s where nothing tells.
 create or replace temp table ledger_reading as
 with distances as (
     select device.feed, reading.ts, epoch(ts - lag(ts) over (partition by device.feed order by ts)) as seconds
@@ -47,7 +47,7 @@ telling as (
         -- Of two directions one may be unknown.
         coalesce(pcie_tx_bytes_per_second + pcie_rx_bytes_per_second, pcie_tx_bytes_per_second, pcie_rx_bytes_per_second) as pcie_bytes_per_second,
         nvlink_bytes_per_second,
-        throttle_reasons & 232 > 0 as is_throttled
+        throttle_reasons & 192 > 0 as is_throttled
     from reading
     inner join ledger_device as device using (gpu_uuid, slice_id, source)
     left join spacings on device.feed = spacings.feed and epoch_us(reading.ts) // 3600000000 = spacings.hour

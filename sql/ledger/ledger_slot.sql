@@ -1,7 +1,7 @@
 -- name: ledger_slot(from_at, to_at)!
 -- Each card of the window cut wherever anything about its node changes, with what holds throughout each piece.
 -- Grain: one row per gpu_uuid and piece; pieces never cross an hour.
--- Reads: ledger_card, ledger_hold, allocation, condition, scheduler_node, node_state, workload
+-- Reads: ledger_card, ledger_hold, ledger_phase, allocation, condition, scheduler_node, node_state, workload
 -- Writes: ledger_slot
 -- Units: none
 -- Ignores: nothing.
@@ -26,6 +26,11 @@ with changes as (
     inner join ledger_card on condition.subject in (ledger_card.node, ledger_card.gpu_uuid)
     union
     select node, unnest([from_at, until_at]) from scheduler_node
+    union
+    select ledger_card.node, unnest([phase.from_at, phase.until_at])
+    from ledger_phase as phase
+    inner join ledger_hold using (hold)
+    inner join ledger_card using (gpu_uuid)
 ),
 
 pieces as (
@@ -94,6 +99,7 @@ select
     card.node,
     card.pool,
     card.model,
+    card.vendor,
     card.idle_below_watts,
     card.stalled_below_watts,
     make_timestamptz(epoch_us(piece.from_at) // 3600000000 * 3600000000) as hour_at,

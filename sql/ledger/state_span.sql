@@ -20,8 +20,7 @@ with held as (
         hold."user",
         hold.queue,
         hold.stage,
-        hold.kind,
-        '' as cause
+        hold.kind
     from ledger_judged as judged
     inner join ledger_hold as hold using (hold)
     where judged.from_at >= :from_at::timestamptz and judged.from_at < :to_at::timestamptz
