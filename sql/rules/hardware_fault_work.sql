@@ -7,7 +7,7 @@
 --   next_ready_at timestamptz, checkpoint_at timestamptz, has_checkpoints boolean
 -- Reads: fault, allocation, workload, workload_event, holding, pod, state_span, checkpoint
 -- Units: GPUs (shares of physical ones). `told_by` is allocation (a scheduler), sighting (a source saw the pod there up to
---   10 min before), or ledger (its newest span, up to 2 h old), the first of them that names any. `gang_gpus` are the
+--   10 min before), or ledger (the newest span of the card, up to 2 h old), the first of them that names any. `gang_gpus` are the
 --   workload's GPUs together, `card_gpus` those on the faulty card or node. `ended_at` is when it failed, was evicted,
 --   requeued, or let a card go, from 5 min before to 10 min after the fault; `end_reason` is the event's kind, "finished",
 --   "cancelled", "preempted" or "suspended" where somebody wanted it. `next_*`: its next start within 24 h. `checkpoint_at`:
@@ -113,25 +113,23 @@ unsighted as (
 ),
 
 recent as (
-    select unsighted.*, state_span.workload_id, state_span.pod, state_span.share, state_span.until_at
+    select unsighted.*, state_span.gpu_uuid as card, state_span.allocation_id, state_span.workload_id, state_span.pod, state_span.share, state_span.until_at
     from unsighted
     inner join state_span
         on
             unsighted.gpu_uuid = state_span.gpu_uuid
             and unsighted.gpu_uuid <> ''
-            and state_span.allocation_id <> ''
             and state_span.from_at <= unsighted.ts
             and state_span.until_at >= unsighted.ts - interval 2 hour
             and state_span.hour_at >= :from_at::timestamptz - interval 3 hour
             and state_span.hour_at < :to_at::timestamptz
     union all
-    select unsighted.*, state_span.workload_id, state_span.pod, state_span.share, state_span.until_at
+    select unsighted.*, state_span.gpu_uuid as card, state_span.allocation_id, state_span.workload_id, state_span.pod, state_span.share, state_span.until_at
     from unsighted
     inner join state_span
         on
             unsighted.node = state_span.node
             and unsighted.gpu_uuid = ''
-            and state_span.allocation_id <> ''
             and state_span.from_at <= unsighted.ts
             and state_span.until_at >= unsighted.ts - interval 2 hour
             and state_span.hour_at >= :from_at::timestamptz - interval 3 hour
@@ -139,14 +137,14 @@ recent as (
 ),
 
 spans as (
-    select *, max(until_at) over (partition by ts, node, gpu_uuid, kind, code) as newest_at
+    select *, max(until_at) over (partition by ts, node, gpu_uuid, kind, code, card) as newest_at
     from recent
 ),
 
 ledgered as (
     select ts, node, gpu_uuid, kind, code, workload_id, min(pod) as pod, sum(share) as card_gpus, true as was_there
     from spans
-    where until_at = newest_at
+    where until_at = newest_at and allocation_id <> ''
     group by all
 ),
 
