@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboards.access import Ask
+from dashboards.access import Ask, Fetch
 from dashboards.filters import Filters
 from gpuledger.presentation import numbers
 from gpuledger.presentation.charts.frame import DARK, LIGHT, Paper, Spec
@@ -18,11 +18,15 @@ from gpuledger.presentation.texts import Texts
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The reader's language and filters, how to ask, what the ledger covers, the time, and links to the other pages."""
+    """The reader's language and filters, how to ask, what the ledger covers, the time, and links to the other pages.
+
+    `ask` gives the rows of a named query, `fetch` an answer of the API.
+    """
 
     texts: Texts
     filters: Filters
     ask: Ask
+    fetch: Fetch
     extent: Mapping[str, Any]
     now: datetime
     pages: Mapping[str, Any] = field(default_factory=dict)
@@ -45,6 +49,11 @@ class View:
     def ask_period(self, name: str, **parameters: Any) -> list[dict[str, Any]]:
         """The rows of query `name` over the chosen period."""
         return self.ask(name, **parameters, **self.filters.bounds)
+
+    def fetch_period(self, path: str, **parameters: Any) -> dict[str, Any]:
+        """The API's answer at `path` for the chosen period, as far as the ledger goes."""
+        window = self.filters.window
+        return self.fetch(path, **parameters, from_=window.from_at.isoformat(), to=window.to_at.isoformat())
 
 
 def paper() -> Paper:

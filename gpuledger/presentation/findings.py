@@ -16,6 +16,9 @@ from gpuledger.presentation.texts import Texts, keys
 CLAIMS = frozenset({"quota_balance"})
 """Analyzers that make claims on hours of other states (algorithms.md, section 0): they never add to the waste."""
 
+HOURS_OF: Mapping[str, str] = {"advice": "gpu_hours_observed", "health": "gpu_hours_lost"}
+"""Which GPU-hours a finding of a category is about, where it is not those wasted."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
@@ -31,7 +34,11 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingView:
-    """A finding as text; `gpu_hours_*` stay numbers, for sorting and for bars."""
+    """A finding as text; `gpu_hours_*` stay numbers, for sorting and for bars.
+
+    `gpu_hours` are those that the finding is about: wasted for waste and quota, lost for health, observed for advice.
+    `confidence_parts` are the factors of `confidence` by name; `status` and `owner` are empty where nobody asked them.
+    """
 
     finding_id: str
     analyzer: str
@@ -44,7 +51,12 @@ class FindingView:
     gpu_hours_observed: float
     gpu_hours_wasted: float
     gpu_hours_recoverable: float
+    gpu_hours: float
+    category: str
+    status: str
+    owner: str
     confidence: float
+    confidence_parts: Mapping[str, float]
     basis: str
     cause: str
     action: str
@@ -64,7 +76,7 @@ class FindingView:
             gpus=numbers.count(self.gpu_count),
             cause=self.cause,
             length=numbers.duration((self.to_at - self.from_at).total_seconds() / 3600, texts.language),
-            hours=numbers.gpu_hours(self.gpu_hours_wasted, texts.language),
+            hours=numbers.gpu_hours(self.gpu_hours, texts.language),
         )
 
 
@@ -116,6 +128,9 @@ def view(finding: Finding | Mapping[str, Any], texts: Texts) -> FindingView:
     facts = _decoded(row.get("evidence"), [])
     parameters = _decoded(row.get("action_params"), {})
     gpus = parameters.get("gpu_count") if isinstance(parameters, Mapping) else None
+    category = row.get("category") or "waste"
+    quality = _decoded(row.get("data_quality"), {})
+    parts = quality.get("confidence_parts") if isinstance(quality, Mapping) else None
     return FindingView(
         finding_id=row["finding_id"],
         analyzer=analyzer,
@@ -128,7 +143,12 @@ def view(finding: Finding | Mapping[str, Any], texts: Texts) -> FindingView:
         gpu_hours_observed=row["gpu_hours_observed"],
         gpu_hours_wasted=row["gpu_hours_wasted"],
         gpu_hours_recoverable=row["gpu_hours_recoverable"],
+        gpu_hours=row[HOURS_OF.get(category, "gpu_hours_wasted")] or 0.0,
+        category=category,
+        status=row.get("status") or "",
+        owner=escaping.one_line(row.get("owner") or ""),
         confidence=row["confidence"],
+        confidence_parts=parts if isinstance(parts, Mapping) else {},
         basis=escaping.one_line(row["basis"]),
         cause=texts.code("cause", cause),
         action=texts.code("action", action),
@@ -138,6 +158,6 @@ def view(finding: Finding | Mapping[str, Any], texts: Texts) -> FindingView:
 
 
 def ranked(rows: Sequence[Mapping[str, Any]], texts: Texts) -> list[FindingView]:
-    """Rows of query `finding_list` as views, largest waste first, in a fixed order among equals."""
+    """Rows of query `finding_list` as views, by waste, then by hours, the largest first; equals in a fixed order."""
     views = [view(row, texts) for row in rows]
-    return sorted(views, key=lambda seen: (-seen.gpu_hours_wasted, seen.finding_id))
+    return sorted(views, key=lambda seen: (-seen.gpu_hours_wasted, -seen.gpu_hours, seen.finding_id))

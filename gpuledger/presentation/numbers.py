@@ -50,6 +50,13 @@ def gpu_hours(value: float | None, language: str = "en") -> str:
     return f"{_digits(value)} {_GPU_HOURS[language]}"
 
 
+def money(value: float | None, currency: str) -> str:
+    """An amount with its currency: "1,234 CNY", "-" for none. Small ones keep two digits: "0.42 USD"."""
+    if value is None or math.isnan(value):
+        return NO_VALUE
+    return f"{value:,.2f} {currency}" if 0 < abs(value) < 9.995 else f"{value:,.0f} {currency}"
+
+
 def percent(ratio: float | None) -> str:
     """A ratio of 0 to 1 as "12.3 %". A part that rounds to nothing or to all says so: "<0.1 %", ">99.9 %"."""
     if ratio is None or math.isnan(ratio):

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from gpuledger.errors import QueryRefused
-from tests.dashboards import recorded_queues
+from tests.dashboards import recorded_api, recorded_queues
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
 END = START + timedelta(days=14)
@@ -342,13 +342,32 @@ QUERIES: Mapping[str, Callable[[Mapping[str, Any]], list[dict[str, Any]]]] = {
     "quality_summary": _quality_summary,
     "queue_usage": lambda p: recorded_queues.usage(p["at"], HOSTILE),
     "waits": lambda _: recorded_queues.waits(HOSTILE),
+    "fragmentation_series": recorded_api.fragmentation,
+    "fault_list": lambda p: recorded_api.faults(p, HOSTILE),
+    "money_currencies": lambda _: [{"currency": code, "price_count": 1} for code in ("CNY", "USD")],
+    "money_by_finding": lambda _: [{"finding_id": f"f{n:015d}", "amount": 1000.0 * n or None} for n in range(4)],
 }
+
+ANSWERS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    "/v1/findings": lambda p: {"findings": _told(p)},
+    "/v1/precision": lambda _: recorded_api.precision(HOSTILE),
+    "/v1/placeable": lambda _: recorded_api.placeable(HOSTILE),
+    "/v1/basis-shift": lambda _: recorded_api.basis_shift(),
+    "/v1/money": lambda p: recorded_api.money(p, HOSTILE),
+    "/v1/health-figures": lambda _: recorded_api.health_figures(),
+}
+
+
+def _told(p: Mapping[str, Any]) -> list[dict[str, Any]]:
+    rows = recorded_api.findings([_finding(index) for index in range(18)], HOSTILE, END)
+    return [row for row in rows if p.get("category", "") in {"", row["category"]}]
+
 
 _NO_EXTENT = {"from_at": None, "to_at": None, "gpu_count": 0, "node_count": 0, "pool_count": 0, "final_until_at": None}
 
 
 class RecordedClient:
-    """The client's `query`; `is_empty` plays a service that holds nothing. Every call is remembered in `calls`."""
+    """The client: `is_empty` plays a service that holds nothing. Every call is remembered in `calls`."""
 
     def __init__(self, *, is_empty: bool = False, fails_with: Exception | None = None) -> None:
         self.is_empty, self.fails_with = is_empty, fails_with
@@ -364,3 +383,10 @@ class RecordedClient:
         if self.is_empty:
             return pa.Table.from_pylist([_NO_EXTENT] if name == "ledger_extent" else [])
         return pa.Table.from_pylist(QUERIES[name](parameters))
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        """What the API answers at `path`. Of an empty service pages ask nothing that needs a ledger."""
+        self.calls.append((path, parameters))
+        if self.fails_with is not None:
+            raise self.fails_with
+        return ANSWERS[path](parameters)

@@ -101,7 +101,7 @@ def test_hostile_names_are_text_in_svg():
 
 def test_labels_beside_a_stack_never_overlap():
     wanted = [1.0, 1.1, 1.2, 9.7, 9.8, 9.9]
-    placed = series._spread(wanted, 1.0, 10.0)
+    placed = series.spread(wanted, 1.0, 10.0)
     assert all(later - earlier >= 1.0 - 1e-9 for earlier, later in pairwise(placed))
     assert placed[-1] <= 9.5
 

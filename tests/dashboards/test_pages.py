@@ -154,7 +154,7 @@ def test_the_entry_point_runs_as_a_script(monkeypatch):
 def test_findings_are_filtered_and_explained(monkeypatch):
     client = RecordedClient()
     test = open_page(monkeypatch, client, "waste", rule="fragmentation", tenant="speech")
-    assert ("finding_list", {"analyzer": "fragmentation", "tenant": "speech"}) in client.calls
+    assert ("/v1/findings", {}) in client.calls
     shown = texts_of(test)
     assert "Would change the verdict: a waiting or typical request shape" in shown
     assert metrics_of(test)["Findings"] == "1"

@@ -61,7 +61,7 @@ def _stacked(rows: Sequence[Mapping[str, Any]], buckets: Buckets, texts: Texts) 
     return drawn
 
 
-def _spread(wanted: list[float], gap: float, top: float) -> list[float]:
+def spread(wanted: list[float], gap: float, top: float) -> list[float]:
     """Heights as near to `wanted` (ascending) as a distance of `gap` and the range 0 to `top` allow."""
     placed: list[float] = []
     for height in wanted:
@@ -88,7 +88,7 @@ def _labels(drawn: list[dict[str, Any]], height: int) -> list[dict[str, Any]]:
             wanted.append((row["low"] + row["high"]) / 2)
         else:
             wanted.append(level)
-    heights = _spread(wanted, _LABEL_PIXELS * pixel, top)
+    heights = spread(wanted, _LABEL_PIXELS * pixel, top)
     return [{"name": row["name"], "state": row["state"], "y": y} for row, y in zip(shown, heights, strict=True)]
 
 

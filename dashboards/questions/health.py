@@ -1,0 +1,189 @@
+"""What broke, and what did it cost?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import streamlit as st
+
+from dashboards import notices
+from dashboards.view import View, bar_column, hours_column, percent_column, queries_note, show_table
+from gpuledger.model import State
+from gpuledger.presentation import escaping, numbers
+from gpuledger.presentation.findings import FindingView, ranked
+from gpuledger.presentation.states import LOOKS
+
+FAULTS, NODES, SLOW = "hardware_fault", ("lemon_node", "flapping_node"), "throttling"
+
+
+def show(view: View) -> None:
+    """The page."""
+    texts = view.texts
+    st.title(texts("health.title"))
+    if not view.extent.get("gpu_count"):
+        notices.empty_period(texts, view.extent, view.filters.timezone)
+        return
+    rows = _findings(view)
+    found = ranked(rows, texts)
+    recorded = view.ask_period("fault_list")
+    _answer(view, found, recorded)
+    _faults(view, [row for row in rows if row["analyzer"] == FAULTS])
+    _nodes(view, [each for each in found if each.analyzer in NODES])
+    _slow(view, [each for each in found if each.analyzer == SLOW])
+    _goodput(view)
+    _recorded(view, recorded)
+    queries_note(view, "GET /v1/findings", "GET /v1/health-figures", "fault_list")
+
+
+def _findings(view: View) -> list[dict[str, Any]]:
+    """The stored findings of health that touch the period, of the chosen tenant where they name one."""
+    window, tenant = view.filters.window, view.filters.tenant
+    rows = []
+    for row in view.fetch("/v1/findings", category="health")["findings"]:
+        span = {name: _instant(row[name]) for name in ("window_start", "window_end")}
+        touches = span["window_start"] < window.to_at and span["window_end"] >= window.from_at
+        if touches and tenant in {"", row["tenant"]}:
+            rows.append({**row, **span})
+    return rows
+
+
+def _instant(value: str | datetime) -> datetime:
+    return value if isinstance(value, datetime) else datetime.fromisoformat(value)
+
+
+def _answer(view: View, found: list[FindingView], recorded: list[dict[str, Any]]) -> None:
+    texts = view.texts
+    figures = {
+        "recorded": numbers.count(len(recorded)),
+        "faults": numbers.count(sum(each.analyzer == FAULTS for each in found)),
+        "nodes": numbers.count(sum(each.analyzer in NODES for each in found)),
+        "lost": view.hours(sum(each.gpu_hours for each in found)),
+    }
+    key = "health.answer" if found else "health.answer_none"
+    st.markdown(f"##### {texts.markdown(key, period=view.period, **figures)}")
+    for place, (name, value) in zip(st.columns(4), figures.items(), strict=True):
+        place.metric(texts(f"health.{name}"), value)
+    st.caption(texts("health.lost_note"))
+
+
+def _faults(view: View, rows: list[dict[str, Any]]) -> None:
+    texts, zone = view.texts, view.filters.timezone
+    st.subheader(texts("health.faults_title"))
+    if not rows:
+        st.caption(texts("health.faults_none"))
+        return
+    lines = []
+    for row in sorted(rows, key=lambda row: row["window_start"], reverse=True):
+        what = row["action_params"]
+        jobs = what.get("jobs") or []
+        lines.append(
+            {
+                "at": numbers.instant(row["window_start"], zone),
+                "subject": escaping.one_line(row["subject_id"]),
+                "node": escaping.one_line(what.get("node") or numbers.NO_VALUE),
+                "cause": texts.code("cause", row["cause_code"]),
+                "severity": texts.code("severity", row["severity"]),
+                "jobs": escaping.one_line(", ".join(job["workload_id"] for job in jobs)) or numbers.NO_VALUE,
+                "gang_gpus": sum(job["gang_gpus"] or 0.0 for job in jobs) if jobs else None,
+                "lost": row["gpu_hours_lost"],
+                "action": texts.code("action", row["action_code"]),
+                "status": texts.code("status", row["status"]),
+            }
+        )
+    top = max(line["lost"] for line in lines)
+    columns: dict[str, Any] = {"at": f"{texts('health.at')} ({zone})"}
+    columns |= {name: texts(f"health.{name}") for name in ("subject", "cause", "severity", "jobs")}
+    columns["gang_gpus"] = hours_column(texts("health.gang_gpus"))
+    columns["lost"] = bar_column(texts("health.lost"), top, LOOKS[State.UNAVAILABLE].colour)
+    columns |= {name: texts(f"health.{name}") for name in ("action", "node", "status")}
+    show_table(lines, columns, "faults")
+
+
+def _nodes(view: View, found: list[FindingView]) -> None:
+    texts = view.texts
+    st.subheader(texts("health.nodes_title"))
+    if not found:
+        st.caption(texts("health.nodes_none"))
+        return
+    lines = [
+        {
+            "subject": each.subject,
+            "rule": each.rule,
+            "cause": each.cause,
+            "evidence": "; ".join(f"{fact.metric} {fact.value} ({fact.threshold})" for fact in each.evidence),
+            "lost": each.gpu_hours,
+            "confidence": each.confidence,
+            "action": each.action,
+        }
+        for each in found
+    ]
+    columns: dict[str, Any] = {"subject": texts("finding.subject"), "rule": texts("finding.rule")}
+    columns |= {"cause": texts("finding.cause"), "evidence": texts("health.evidence")}
+    columns |= {"lost": hours_column(texts("health.lost")), "confidence": percent_column(texts("finding.confidence"))}
+    columns["action"] = texts("health.action")
+    show_table(lines, columns, "nodes")
+    st.caption(texts("health.nodes_note"))
+
+
+def _slow(view: View, found: list[FindingView]) -> None:
+    texts = view.texts
+    st.subheader(texts("health.slow_title"))
+    if not found:
+        st.caption(texts("health.slow_none"))
+        return
+    lines = [
+        {
+            "subject": each.subject,
+            "tenant": each.tenant,
+            "cause": each.cause,
+            "lost": each.gpu_hours,
+            "period": numbers.period(each.from_at, each.to_at, view.filters.timezone),
+        }
+        for each in found
+    ]
+    columns: dict[str, Any] = {name: texts(f"finding.{name}") for name in ("subject", "tenant", "cause", "period")}
+    columns["lost"] = hours_column(texts("health.lost"))
+    show_table(lines, columns, "slow")
+
+
+def _goodput(view: View) -> None:
+    """ETTR as it was and as a model expects it, and the mean time to failure: each says which it is."""
+    st.subheader(view.texts("health.goodput_title"))
+    told = view.fetch_period("/v1/health-figures")
+    _mean_time(view, told)
+    _training(view, told)
+
+
+def _mean_time(view: View, told: Mapping[str, Any]) -> None:
+    """Filled in below."""
+
+
+def _training(view: View, told: Mapping[str, Any]) -> None:
+    """Filled in below."""
+
+
+def _recorded(view: View, rows: list[dict[str, Any]]) -> None:
+    texts, zone = view.texts, view.filters.timezone
+    if not rows:
+        return
+    with st.expander(texts("health.recorded_title")):
+        lines = [
+            {
+                "at": numbers.instant(row["ts"], zone),
+                "node": escaping.one_line(row["node"]),
+                "gpu": escaping.one_line(row["gpu_uuid"]) or numbers.NO_VALUE,
+                "kind": texts.code("fault_kind", row["kind"]),
+                "code": escaping.one_line(row["code"]) or numbers.NO_VALUE,
+                "events": row["event_count"],
+                "sources": escaping.one_line(", ".join(row["sources"] or [])),
+                "detail": escaping.one_line(row["detail"] or numbers.NO_VALUE),
+            }
+            for row in reversed(rows)
+        ]
+        columns: dict[str, Any] = {"at": f"{texts('health.at')} ({zone})"}
+        columns |= {
+            name: texts(f"health.{name}") for name in ("node", "gpu", "kind", "code", "events", "sources", "detail")
+        }
+        show_table(lines, columns, "recorded")

@@ -1,0 +1,170 @@
+"""What a recorded service's API says: findings, precision, gangs that fit, two judgements, money, health."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+LEVELS = ("node", "leaf", "cluster")
+SIZES = (1, 8, 64)
+JSON_COLUMNS = ("evidence", "action_params", "data_quality")
+
+
+def findings(rows: list[dict[str, Any]], hostile: str, end: datetime) -> list[dict[str, Any]]:
+    """The API's list: rows of `finding_list` as JSON gives them, advice and a fault, in every status."""
+    statuses = ("new", "ongoing", "acknowledged", "disputed", "exempted", "resolved")
+    parts = {"confidence_parts": {"coverage": 0.97, "contradiction": 1.0, "sharing": 0.5, "age": 1.0}}
+    told = []
+    for number, row in enumerate(rows):
+        whole = {**row, **{name: json.loads(row[name]) for name in JSON_COLUMNS}, "data_quality": parts}
+        whole |= {"category": "quota" if row["analyzer"] == "quota_balance" else "waste", "gpu_hours_lost": 0.0}
+        whole |= {"severity": "warning", "status": statuses[number % len(statuses)], "owner": hostile}
+        told.append(whole)
+    base = {**told[0], "gpu_hours_wasted": 0.0, "gpu_hours_recoverable": 0.0, "tenant": "ads"}
+    low = {"finding_id": "advice", "analyzer": "low_activity", "category": "advice", "gpu_hours_observed": 120.0}
+    told.append({**base, **low, "cause_code": "util_lies", "action_code": "increase_batch"})
+    jobs = [{"workload_id": "job-7 <b>", "gang_gpus": 16.0}, {"workload_id": "job-8", "gang_gpus": None}]
+    fault = {"analyzer": "hardware_fault", "category": "health", "severity": "critical", "gpu_hours_lost": 96.5}
+    fault |= {"subject_id": "GPU-00/xid 79", "cause_code": "hw_fatal", "action_params": {"node": hostile, "jobs": jobs}}
+    told.append({**base, **fault, "finding_id": "fault"})
+    lemon = {"analyzer": "lemon_node", "category": "health", "subject_kind": "node", "subject_id": "node-07"}
+    told.append({**base, **lemon, "finding_id": "lemon", "gpu_hours_lost": 12.0, "cause_code": "lemon_node"})
+    slow = {"analyzer": "throttling", "category": "health", "gpu_hours_lost": 3.2, "cause_code": "thermal"}
+    told.append({**base, **slow, "finding_id": "slow"})
+    for row in told:
+        row |= {name: row[name].isoformat().replace("+00:00", "Z") for name in ("window_start", "window_end")}
+        row["found_at"] = end.isoformat()
+    return told
+
+
+def precision(hostile: str) -> dict[str, Any]:
+    """One rule that may notify, one that is too often wrong, one that nobody judged; a kind with a hostile name."""
+    rows = (
+        ("idle_allocation", "training", "nvidia", 40, 38, 1, 38 / 39, 0.865, 0.9994, ""),
+        ("idle_allocation", hostile, "", 4, 3, 1, 0.75, 0.194, 0.994, "below_precision"),
+        ("fragmentation", "", "nvidia", 9, 0, 0, None, 0.0, 1.0, "not_reviewed"),
+    )
+    names = ("rule", "kind", "vendor", "finding_count", "right_count", "wrong_count", "precision", "low", "high")
+    strata = [
+        {**dict(zip(names, row[:-1], strict=True)), "silent_because": row[-1], "may_notify": not row[-1]}
+        for row in rows
+    ]
+    said = {
+        "rule": "idle_allocation",
+        "kind": "training",
+        "vendor": "nvidia",
+        "confirmed_count": 7,
+        "disputed_count": 2,
+    }
+    least = {"notifications": "reviewed", "minimum_precision": 0.95, "minimum_judged": 20}
+    return {**least, "strata": strata, "owners": [said], "rules": [], "overall": {}}
+
+
+def placeable(hostile: str) -> dict[str, Any]:
+    rows = [
+        {
+            "pool": pool,
+            "level": level,
+            "gang_gpus": size,
+            "slot_count": 64 // size,
+            "free_gpus": 64,
+            "frag_ratio": None if pool == hostile else 0.25,
+            "largest_gang_gpus": 32,
+            "domain_count": 4,
+        }
+        for pool in ("a", hostile)
+        for level in LEVELS
+        for size in SIZES
+    ]
+    return {"at": None, "placeable": rows}
+
+
+def fragmentation(p: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Rows of query `fragmentation_series`: more causes than a chart shows, and an index that is not always known."""
+    free = (
+        "usable",
+        "quota",
+        "topology",
+        "mig_placement",
+        "cpu",
+        "memory",
+        "fractional",
+        "insufficient_whole",
+        "model",
+    )
+    names = free if p["measure"] == "free" else ("demand", "pods", "all", "published")
+    rows, at = [], p["from_at"]
+    while at < p["to_at"]:
+        hour = int(at.timestamp() // 3600)
+        for number, name in enumerate(names):
+            value = None if p["measure"] != "free" and hour % 24 == 3 else (hour + number) % 7 + number / 2
+            rows.append({"hour_at": at, "pool": "a", "name": name, "value": value})
+        at += timedelta(hours=1)
+    return rows
+
+
+def basis_shift() -> dict[str, Any]:
+    cells = (
+        ("alloc_productive", "alloc_ungraded", 512.5),
+        ("alloc_low", "alloc_ungraded", 230.0),
+        ("alloc_idle", "alloc_idle", 99.0),
+    )
+    states = {"alloc_productive": (512.5, 0.0), "alloc_low": (230.0, 0.0), "alloc_ungraded": (0.0, 742.5)}
+    return {
+        "without": ["sm_active_ratio"],
+        "states": [
+            {"state": state, "gpu_hours_with": told, "gpu_hours_without": other}
+            for state, (told, other) in states.items()
+        ],
+        "matrix": [{"state_with": a, "state_without": b, "gpu_hours": hours} for a, b, hours in cells],
+    }
+
+
+def money(asked: Mapping[str, Any], hostile: str) -> dict[str, Any]:
+    """Prices for one of two tenants; the book overlaps somewhere."""
+    keys = {"tenant": ("ads", hostile), "state": ("alloc_idle", "free_usable")}.get(asked["by"], ("H100", ""))
+    parts = {"overlapping_gpu_hours": 0.0, "other_currency_gpu_hours": 0.0}
+    rows = [
+        {
+            "key": keys[0],
+            "state": "alloc_idle",
+            "gpu_hours": 100.0,
+            "priced_gpu_hours": 100.0,
+            "amount": 1234.5,
+            **parts,
+        },
+        {"key": keys[1], "state": "free_usable", "gpu_hours": 50.0, "priced_gpu_hours": 0.0, "amount": None, **parts},
+    ]
+    unit = {"workload_count": 1, "step_count": 600, "gpu_hours": 4.0, "gpu_hours_per_step": 4 / 600}
+    unit |= {"amount_per_step": 0.0712, "token_count": None, "gpu_hours_per_1000_tokens": None}
+    converted = [{**row, "converted_gpu_hours": 317.0 if row["amount"] else None} for row in rows]
+    return {
+        "by": asked["by"],
+        "price_basis": asked["price_basis"],
+        "currency": asked.get("currency"),
+        "rows": rows,
+        "total": {"gpu_hours": 150.0, "priced_gpu_hours": 100.0, "amount": 1234.5},
+        "unpriced": [{"model": "", "tenant": hostile, "reason": "no_price", "gpu_hours": 50.0}],
+        "unit_costs": [{**unit, "model": "H100+A100", "amount_per_1000_tokens": None}],
+        "converted": {"reference": "A100", "converted_gpu_hours": 317.0, "rows": converted},
+        "book_problems": [{"problem": "overlap", "model": "", "tenant": hostile}],
+    }
+
+
+def faults(p: Mapping[str, Any], hostile: str) -> list[dict[str, Any]]:
+    """Rows of query `fault_list`."""
+    row = {
+        "ts": p["from_at"] + timedelta(hours=1),
+        "node": "node-01",
+        "gpu_uuid": "GPU-00",
+        "kind": "xid",
+        "code": "79",
+    }
+    row |= {"event_count": 3, "sources": ["dcgm"], "detail": hostile, "vendor": "nvidia"}
+    return [row, {**row, "gpu_uuid": "", "kind": "node_not_ready", "code": "", "sources": None, "detail": None}]
+
+
+def health_figures() -> dict[str, Any]:
+    return {}
