@@ -35,13 +35,20 @@ RULES: Mapping[str, str] = {
     "gang_partial_idle": "analyzers.rules.gang_partial_idle:GangPartialIdle",
     "stalled_allocation": "analyzers.rules.stalled_allocation:StalledAllocation",
     "low_activity": "analyzers.rules.low_activity:LowActivity",
+    "low_mfu": "analyzers.rules.low_mfu:LowMfu",
+    "gang_straggler": "analyzers.rules.gang_straggler:GangStraggler",
+    "oversized_request": "analyzers.rules.oversized_request:OversizedRequest",
     "fragmentation": "analyzers.rules.fragmentation:Fragmentation",
     "quota_balance": "analyzers.rules.quota_balance:QuotaBalance",
     "hardware_fault": "analyzers.rules.hardware_fault:HardwareFault",
+    "throttling": "analyzers.rules.throttling:Throttling",
+    "lemon_node": "analyzers.rules.lemon_node:LemonNode",
+    "flapping_node": "analyzers.rules.flapping_node:FlappingNode",
 }
 
 RECOMMENDERS: Mapping[str, str] = {
     "move_quota": "analyzers.recommend.move_quota:MoveQuota",
+    "consolidate": "analyzers.recommend.consolidate:Consolidate",
 }
 
 REPORTS: Mapping[str, str] = {
