@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
-from analyzers.health.incidents import Incident, incidents, without_planned
+from analyzers.health.failures import failures_of
+from analyzers.health.incidents import Incident, incidents
 from analyzers.health.rates import expected_false_nodes, failure_rate, lemon_threshold
 from analyzers.options import option, read_options
 from gpuledger.model import Finding, Window
 from gpuledger.policy import Policy
 from gpuledger.ports import QueryRunner, RuleResult
-
-ONE_FAILURE = timedelta(minutes=10)
-"""Faults of one node that are no further apart are one failure: a link's fault is told by both of its cards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +58,7 @@ class LemonNode:
         span = {"from_at": history.from_at, "to_at": history.to_at}
         exposed = {row["node"]: row for row in runner.query("lemon_exposure", **span).to_pylist()}
         found = incidents(runner.query("hardware_fault", **span).to_pylist())
-        counted, apart = _failures([one for one in found if one.fault["ts"] >= history.from_at])
+        counted, apart = failures_of([one for one in found if one.fault["ts"] >= history.from_at])
         failures = {node: own for node, own in counted.items() if node in exposed}
         node_days = sum(row["node_days"] for row in exposed.values())
         totals: dict[str, Any] = {
@@ -89,26 +86,6 @@ class LemonNode:
                 findings.append(_finding(node, own, figures, totals, chosen))
         findings.sort(key=lambda finding: (-finding.confidence, finding.subject_id))
         return RuleResult(findings=findings, totals=totals)
-
-
-def _failures(found: Sequence[Incident]) -> tuple[dict[str, list[Incident]], dict[str, int]]:
-    """Failures of the hardware by node, each told once, and how many incidents stand apart and why."""
-    happened, planned = without_planned(found)
-    apart = {
-        "planned": len(planned),
-        "caused_by_work_or_note": sum(not one.is_of_hardware for one in happened),
-        "begin_unknown": sum(one.is_of_hardware and not one.fault["is_begin_known"] for one in happened),
-    }
-    by_node: dict[str, list[Incident]] = defaultdict(list)
-    last: dict[str, datetime] = {}
-    for one in happened:
-        node = one.fault["node"]
-        if not one.is_of_hardware or not one.fault["is_begin_known"] or not node:
-            continue
-        if node not in last or one.fault["ts"] - last[node] > ONE_FAILURE:
-            by_node[node].append(one)
-        last[node] = one.fault["ts"]
-    return dict(by_node), apart
 
 
 def _finding(
