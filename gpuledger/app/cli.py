@@ -14,6 +14,7 @@ from gpuledger.app.client import Client, open_warehouse
 from gpuledger.app.collector_commands import collector_app
 from gpuledger.app.finding_commands import explain, findings_app, policy_app, review
 from gpuledger.app.fragmentation_commands import placeable
+from gpuledger.app.health_commands import health
 from gpuledger.app.imports import import_app
 from gpuledger.app.money_commands import money
 from gpuledger.app.printing import Format, configure_logs, emit, ledger_for_people, print_problems
@@ -38,6 +39,7 @@ app.command()(review)
 app.command()(money)
 app.command()(accuracy)
 app.command()(placeable)
+app.command()(health)
 
 Warehouse = Annotated[Path | None, typer.Option("--warehouse", help="the warehouse file")]
 Config = Annotated[Path | None, typer.Option("--config", help="settings file (TOML)")]
