@@ -6,8 +6,8 @@ script planted as cells, so that both can be compared without either knowing the
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -31,9 +31,11 @@ NODES, DAYS = 12, 3
 MISSING_RATIO = 0.2
 CURRENCY_OF_ITS_OWN = ("quota_balance",)
 """Rules that count quota, not cards: their own acceptance test compares them with the truth."""
-BY_EVENT = ("hardware_fault",)
+BY_EVENT = ("hardware_fault", "lemon_node", "flapping_node")
 """Rules whose findings are compared one by one: a fault is right when its card showed one at that time."""
 EVENT_TOLERANCE = timedelta(minutes=15)
+LATEST_EVENT = timedelta(minutes=150)
+"""With telemetry missing a fault is seen when its exporter answers again."""
 CLAIMED_ONCE = ("idle_allocation", "gang_partial_idle", "stalled_allocation", "fragmentation", "low_activity")
 """No GPU-minute may be in two claims of these, or twice in one."""
 ROUNDING_MINUTES = 1e-6
@@ -82,9 +84,10 @@ class Verdict:
 
 
 class Grid:
-    """Cards and minutes of a fleet's span."""
+    """Cards and minutes of a fleet's span; `late` is how long after it happened an event may be told."""
 
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, simulation: Simulation, late: timedelta = EVENT_TOLERANCE) -> None:
+        self.late = late
         spec = simulation.spec
         self.start_us = int(spec.start_at.timestamp()) * 1_000_000
         self.shape = (len(simulation.fleet.cards), spec.end_minute)
@@ -134,10 +137,10 @@ def judge(trial: Trial) -> Verdict:
     with Warehouse.open(None) as house:
         _take_in(house, records)
         audit_rows = house.build_ledger(window).violations
-        grid = Grid(simulation)
+        grid = Grid(simulation, LATEST_EVENT if trial.missing_ratio else EVENT_TOLERANCE)
         claimed: dict[str, np.ndarray] = {}
         names = [rule for rule in RULES if trial.mix == "clean" or rule not in CURRENCY_OF_ITS_OWN]
-        scores = [_score(house, window, name, truth, grid, claimed) for name in names]
+        scores = [_score(house, window, name, truth, grid, claimed, is_whole=not trial.missing_ratio) for name in names]
         states = house.query("ledger_by", by="state", from_at=window.from_at, to_at=window.to_at).to_pylist()
     total = sum((claimed[rule] for rule in CLAIMED_ONCE if rule in claimed), np.zeros(grid.shape))
     alike = truth.filter((pl.col("kind") == "lookalike") & (pl.col("rule") != "quota_balance"))
@@ -175,15 +178,24 @@ def _score(
     if name in CURRENCY_OF_ITS_OWN:
         return score
     if name in BY_EVENT:
-        _by_event(score, planted, truth, result.findings)
+        _by_event(score, planted, truth, result.findings, grid.late)
         return score
-    if result.claims is None:
-        score.error = "claims nothing that could be compared"
-        return score
-    claims = grid.claimed(result.claims)
+    claims = grid.claimed(_of_cards(result.findings) if result.claims is None else result.claims)
     claimed[name] = claims
     _by_hours(score, planted, truth, grid, claims)
     return score
+
+
+def _of_cards(findings: Sequence[Finding]) -> pa.Table:
+    """As claims: the whole windows of findings about cards, of a rule that claims no pieces of the ledger."""
+    return pa.table(
+        {
+            "gpu_uuid": pa.array([finding.subject_id for finding in findings], pa.string()),
+            "from_at": pa.array([finding.window_start for finding in findings], pa.timestamp("us", "UTC")),
+            "until_at": pa.array([finding.window_end for finding in findings], pa.timestamp("us", "UTC")),
+            "gpu_hours": pa.array([finding.gpu_hours_observed for finding in findings], pa.float64()),
+        }
+    )
 
 
 def _by_hours(score: Score, planted: pl.DataFrame, truth: pl.DataFrame, grid: Grid, claims: np.ndarray) -> None:
@@ -217,31 +229,29 @@ def _named(false: np.ndarray, truth: pl.DataFrame, grid: Grid) -> dict[str, floa
     return {word: hours for word, hours in named.items() if hours > ROUNDING_MINUTES}
 
 
-def _by_event(score: Score, planted: pl.DataFrame, truth: pl.DataFrame, findings: Sequence[Finding]) -> None:
-    events = [(row["gpu_uuid"], row["from_at"], row["cause"]) for row in planted.iter_rows(named=True)]
-    alike = [
-        (row["gpu_uuid"], row["from_at"], row["cause"])
-        for row in truth.filter((pl.col("rule") == score.rule) & (pl.col("kind") == "lookalike")).iter_rows(named=True)
-    ]
+def _by_event(
+    score: Score, planted: pl.DataFrame, truth: pl.DataFrame, findings: Sequence[Finding], late: timedelta
+) -> None:
+    def told_of(row: Mapping[str, Any]) -> Iterator[Finding]:
+        early, last = row["from_at"] - EVENT_TOLERANCE, row["from_at"] + late
+        return (
+            one for one in told if one.subject_id.startswith(row["subject_id"]) and early <= one.window_start <= last
+        )
+
     told = [finding for finding in findings if finding.severity != "info"]
-    score.planted, score.claimed = float(len(events)), float(len(told))
-    for uuid, at, cause in events:
-        is_found = any(_is_about(finding, uuid, at) for finding in told)
-        before = score.by_cause.get(cause, (0.0, 0.0))
-        score.by_cause[cause] = (before[0] + 1, before[1] + is_found)
+    left = {finding.finding_id for finding in told}
+    score.planted, score.claimed = float(planted.height), float(len(told))
+    for row in planted.iter_rows(named=True):
+        about = {finding.finding_id for finding in told_of(row)}
+        left -= about
+        before = score.by_cause.get(row["cause"], (0.0, 0.0))
+        score.by_cause[row["cause"]] = (before[0] + 1, before[1] + bool(about))
     score.found = sum(found for _, found in score.by_cause.values())
-    accused: Counter[str] = Counter()
-    for finding in told:
-        if any(_is_about(finding, uuid, at) for uuid, at, _ in events):
-            score.correct += 1
-        else:
-            accused[next((word for uuid, at, word in alike if _is_about(finding, uuid, at)), "nothing planted")] += 1
-    score.accused = dict(accused)
-
-
-def _is_about(finding: Finding, gpu_uuid: str, at: datetime) -> bool:
-    named: Any = (finding.subject_id, finding.action_params.get("gpu_uuid"))
-    return (
-        any(str(name or "").startswith(gpu_uuid) for name in named)
-        and abs(finding.window_start - at) <= EVENT_TOLERANCE
-    )
+    score.correct = score.claimed - len(left)
+    accused: dict[str, float] = defaultdict(float)
+    for row in truth.filter((pl.col("rule") == score.rule) & (pl.col("kind") == "lookalike")).iter_rows(named=True):
+        wrong = left & {finding.finding_id for finding in told_of(row)}
+        left -= wrong
+        accused[row["cause"]] += len(wrong)
+    accused["nothing planted"] += len(left)
+    score.accused = {word: count for word, count in accused.items() if count}

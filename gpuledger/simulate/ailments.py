@@ -18,6 +18,10 @@ FATAL = Mark("health", "hardware_fault", "double_bit_ecc", "the card must be res
 ECC = Mark("health", "hardware_fault", "ecc_uncorrected", "uncorrected memory errors while work goes on")
 USER_CODE = Mark("lookalike", "hardware_fault", "user_code", "an error of a program, which is no fault of the card")
 STICKY = Mark("lookalike", "hardware_fault", "sticky_xid", "the gauge shows an old code after the repair")
+SEVERAL_WAYS = Mark("health", "flapping_node", "several_faults", "different fatal faults within a month")
+COMES_AND_GOES = Mark("health", "flapping_node", "comes_and_goes", "not ready three times within a day")
+LEMON = Mark("health", "lemon_node", "fails_too_often", "more failures than chance would give any host of the fleet")
+HOT_RANK = Mark("advice", "gang_straggler", "hot_rank", "one rank's card is too hot and slow")
 HOT = Mark("health", "throttling", "hw_thermal", "the card is too hot and slows down")
 
 
@@ -56,26 +60,46 @@ def blame_user(script: Script, host: Host, slot: int, at: int, rng: np.random.Ge
     script.ailments.append(Ailment(host.cards[slot], at, script.spec.last_minute, "xid", code, USER_CODE))
 
 
-def heat(script: Script, card: int, span: tuple[int, int]) -> None:
-    """`card` throttles by heat during `span`: 30 % of the clock is gone. Whatever is on it works on, more slowly.
+def wear_out(script: Script, host: Host, at: int) -> None:
+    """Three different faults of one host within a day and a half."""
+    lose(script, host, 3, at, 400)
+    poison(script, host, 4, at + 700, 200)
+    corrupt(script, host, 7, at + 1400)
+    script.host_marks += [(host.index, at, at + 1401, mark) for mark in (SEVERAL_WAYS, LEMON)]
 
-    Only where the phases of its holds have no mark yet.
+
+def flap(script: Script, host: Host, at: int) -> None:
+    """A host is not ready for 20 minutes, three times within a day."""
+    for number in range(3):
+        begin = at + 300 * number
+        reason = "kubelet stopped posting node status"
+        outage = Outage("not_ready", host.index, host.cards, begin, begin + 20, reason, is_whole_host=True)
+        script.outages.append(outage)
+    script.host_marks += [(host.index, at, at + 620, mark) for mark in (COMES_AND_GOES, LEMON)]
+
+
+def heat(script: Script, card: int, span: tuple[int, int]) -> None:
+    """`card` throttles by heat during whole hours: 30 % of the clock is gone, and what runs on it works more slowly.
+
+    In a gang its rank holds up the others.
     """
     for number, job in enumerate(script.jobs):
         if any(hold.card == card and hold.start < span[1] and hold.end > span[0] for hold in job.holds):
-            holds = tuple(_heated(hold, span) if hold.card == card else hold for hold in job.holds)
+            also = (HOT, HOT_RANK) if len(job.holds) > 1 else (HOT,)
+            holds = tuple(_heated(hold, span, also) if hold.card == card else hold for hold in job.holds)
             script.jobs[number] = replace(job, holds=holds)
 
 
-def _heated(hold: Hold, span: tuple[int, int]) -> Hold:
+def _heated(hold: Hold, span: tuple[int, int], also: tuple[Mark, ...]) -> Hold:
     begin, end = span
     phases: list[Phase] = []
     for phase in hold.phases:
         cuts = sorted({phase.start, phase.end, *(cut for cut in span if phase.start < cut < phase.end)})
         for left, right in pairwise(cuts):
             part = replace(phase, start=left, end=right)
-            if left >= begin and right <= end and phase.shape.util > 0:
-                hot = replace(phase.shape, clock=0.7, throttle=HW_THERMAL)
-                part = replace(part, shape=hot, also=(*phase.also, HOT))
+            if left >= begin and right <= end:
+                is_busy = phase.shape.util > 0
+                slow = replace(phase.shape, clock=0.7, throttle=HW_THERMAL) if is_busy else phase.shape
+                part = replace(part, shape=slow, also=(*phase.also, *(also if is_busy else also[:1])))
             phases.append(part)
     return replace(hold, phases=tuple(phases))

@@ -86,12 +86,12 @@ def long_steps(scene: Scene) -> Play:
 
 
 def short_spins(scene: Scene) -> Play:
-    """Ranks spin for 5 to 8 minutes now and then."""
+    """Ranks spin for 5 to 9 minutes now and then."""
     phases = [warm_up(scene)]
     clock = phases[0].end
     while clock < scene.end:
         stop = min(scene.end, clock + scene.pick(60, 120))
-        over = min(scene.end, stop + scene.pick(5, 8))
+        over = min(scene.end, stop + scene.pick(5, 9))
         phases.append(Phase(clock, stop, usual(scene)))
         if stop < over:
             phases.append(Phase(stop, over, shapes.stalled(scene.fb), SHORT_SPIN))
@@ -107,12 +107,12 @@ def starved(scene: Scene) -> Play:
 
 
 def paused(scene: Scene) -> Play:
-    """Pauses of 15 to 27 minutes, which is not quite long enough to count."""
+    """Pauses of 15 to 29 minutes, which is not quite long enough to count."""
     phases = [warm_up(scene)]
     clock = phases[0].end
     while clock < scene.end:
         stop = min(scene.end, clock + scene.pick(80, 160))
-        over = min(scene.end, stop + scene.pick(15, 27))
+        over = min(scene.end, stop + scene.pick(15, 29))
         phases.append(Phase(clock, stop, usual(scene)))
         if stop < over:
             phases.append(Phase(stop, over, shapes.idle(scene.fb), SHORT_PAUSE))

@@ -119,10 +119,11 @@ def _strand(script: Script, host: Host) -> None:
 def _break(script: Script, hosts: Sequence[Host]) -> None:
     """A fault of each kind, an echo, and a program's own errors; before the lanes, which keep clear of outages."""
     rng, end = script.rng(54), script.spec.end_minute
-    ailments.lose(script, hosts[0], 1, int(end * rng.uniform(0.2, 0.3)), 500)
-    ailments.poison(script, hosts[-1], 5, int(end * rng.uniform(0.4, 0.5)), 300)
-    ailments.corrupt(script, hosts[0], 6, int(end * rng.uniform(0.6, 0.7)))
-    ailments.blame_user(script, hosts[-1], 2, int(end * rng.uniform(0.3, 0.5)), rng)
+    first, second, third = (hosts[number % len(hosts)] for number in range(3))
+    ailments.lose(script, first, 1, int(end * rng.uniform(0.2, 0.3)), 500)
+    ailments.poison(script, second, 5, int(end * rng.uniform(0.4, 0.5)), 300)
+    ailments.corrupt(script, third, 6, int(end * rng.uniform(0.6, 0.7)))
+    ailments.blame_user(script, first, 2, int(end * rng.uniform(0.3, 0.5)), rng)
 
 
 def _overheat(script: Script, host: Host, slot: int) -> None:
@@ -141,6 +142,7 @@ def training(script: Script) -> None:
     h100, a100 = script.fleet.pool("h100-train"), script.fleet.pool("a100-shared")
     stranded, full, hosts = a100[0], a100[1], [*h100, *a100[2:]]
     _break(script, hosts)
+    ailments.wear_out(script, hosts[-1], int(script.spec.end_minute * script.rng(58).uniform(0.2, 0.3)))
     faults.mute_exporter(script, hosts[1 % len(hosts)], script.rng(51))
     _lanes(script, hosts, IN_GANGS, ALONE, 52)
     _strand(script, stranded)
@@ -170,6 +172,7 @@ def notebooks(script: Script) -> None:
     stranded, *shared = script.fleet.pool("a100-shared")
     train = script.fleet.pool("h100-train")
     _break(script, train)
+    ailments.flap(script, shared[-1], int(script.spec.end_minute * script.rng(73).uniform(0.3, 0.5)))
     habits = cycle(("returned", "kept", "returned", "returned", "abandoned", "returned"))
     for card in [*seats, *(card for host in shared for card in host.cards)]:
         add_notebook(
@@ -185,12 +188,13 @@ def ascend(script: Script) -> None:
     """NPUs that say AI Core activity and no SMs, beside GPUs."""
     plan_big_only(script, script.rng(80))
     stranded, *npus = script.fleet.pool("npu-train")
-    train = script.fleet.pool("h100-train")
+    small, *train = script.fleet.pool("h100-train")
     _break(script, train)
     _lanes(script, npus, ON_NPUS, ON_NPUS_ALONE, 82)
     _lanes(script, train, IN_GANGS, ALONE, 83)
-    _strand(script, stranded)
-    _overheat(script, train[0], 3)
+    for host in (stranded, small):
+        _strand(script, host)
+    _overheat(script, small, 4)
     _wait(script)
 
 

@@ -172,7 +172,7 @@ class Script:
 
     `big_only` are the stretches in which nothing but whole-node pods waits; `cpu_full` the hosts whose CPUs are used
     up; `silent_exporters` the hosts whose exporter does not answer; `over_provided` (workload, team, when, GPUs) the
-    services that are larger than the night needs.
+    services that are larger than the night needs; `host_marks` (host, start, end, mark) what is true of whole hosts.
     """
 
     spec: FleetSpec
@@ -180,6 +180,7 @@ class Script:
     jobs: list[Job] = field(default_factory=list)
     outages: list[Outage] = field(default_factory=list)
     ailments: list[Ailment] = field(default_factory=list)
+    host_marks: list[tuple[int, int, int, Mark]] = field(default_factory=list)
     loads: list[Load] = field(default_factory=list)
     big_only: list[tuple[int, int]] = field(default_factory=list)
     cpu_full: list[Span] = field(default_factory=list)

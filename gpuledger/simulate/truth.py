@@ -7,8 +7,8 @@
 | kind | "waste": should be found; "advice", "health": should be told, outside waste; "lookalike": must not be accused |
 | rule | the rule that it is about; of no rule's name: stalled, tidal, fault, or "none" |
 | cause | the script's word for what happened |
-| subject_kind | workload, gpu, service or tenant |
-| subject_id | workload_id, gpu_uuid, or tenant |
+| subject_kind | workload, gpu, node, service or tenant |
+| subject_id | workload_id, gpu_uuid, node, or tenant |
 | pod | the pod, where the row is about one |
 | gpu_uuid | the card; null for services and tenants |
 | tenant | who held it; null for free cards |
@@ -177,6 +177,9 @@ def _ailment_rows(script: Script, end: int) -> Iterator[_Row]:
             uuid = script.fleet.cards[ailment.card].gpu_uuid
             span = (ailment.start, ailment.start + 1)
             yield _Row(ailment.mark, ailment.mark.cause, ("gpu", uuid), None, uuid, None, span, 0.0)
+    for host, begin, stop, mark in script.host_marks:
+        name = script.fleet.hosts[host].name
+        yield _Row(mark, mark.cause, ("node", name), None, None, None, (begin, min(stop, end)), 0.0)
 
 
 def _service_rows(script: Script, end: int) -> Iterator[_Row]:

@@ -45,14 +45,14 @@ def no_process(scene: Scene) -> Play:
 
 
 def barely_idle(scene: Scene) -> Play:
-    """Idle for 36 to 50 minutes at a time, which is just long enough to count."""
+    """Idle for 31 to 50 minutes at a time, which is just long enough to count."""
     phases = [warm_up(scene)]
     clock = phases[0].end
     while clock < scene.end:
         stop = min(scene.end, clock + scene.pick(90, 180))
-        pause = min(scene.end, stop + scene.pick(36, 50))
+        pause = min(scene.end, stop + scene.pick(31, 50))
         phases.append(work(scene, clock, stop))
-        if pause - stop >= 36:
+        if pause - stop >= 31:
             phases.append(Phase(stop, pause, shapes.idle(scene.fb), MEMORY_HELD))
         clock = max(pause, stop + 1)
     return Play(phases)
