@@ -139,7 +139,7 @@ class ClaimRule(ABC):
 
 def _known_until(runner: QueryRunner, window: Window) -> datetime:
     """Until when anything is known of `window`: its end, or the ledger's."""
-    end: datetime | None = runner.query("ledger_extent").to_pylist()[0]["to_at"]
+    end: datetime | None = runner.query("ledger_end").to_pylist()[0]["to_at"]
     return min(window.to_at, end) if end else window.to_at
 
 

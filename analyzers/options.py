@@ -6,6 +6,7 @@ import dataclasses
 import typing
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, TypeVar
 
 from gpuledger.errors import BadInput
@@ -60,10 +61,15 @@ def _read(field: dataclasses.Field[Any], hint: Any, value: Any) -> Any:
     return read
 
 
+@cache
+def _hints(kind: type[Any]) -> Mapping[str, Any]:
+    return typing.get_type_hints(kind)
+
+
 def read_options(kind: type[OptionsType], given: Mapping[str, Any]) -> OptionsType:
     """`given` as an instance of the options dataclass `kind`. Raises BadInput naming an unknown or unusable option."""
     fields = {field.name: field for field in dataclasses.fields(typing.cast("Any", kind))}
     if unknown := sorted(set(given) - set(fields)):
         raise BadInput(unknown[0], f"no such option; known: {', '.join(fields)}")
-    hints = typing.get_type_hints(kind)
+    hints = _hints(typing.cast("Any", kind))
     return kind(**{name: _read(fields[name], hints[name], value) for name, value in given.items()})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -74,7 +74,8 @@ def _finding_table(findings: Sequence[Finding], now: datetime, cursor: duckdb.Du
     schema = cursor.sql("from finding limit 0").to_arrow_table().schema
     rows = [
         {
-            **{key: _json(value) if isinstance(value, dict | tuple) else value for key, value in asdict(one).items()},
+            **{name: getattr(one, name) for name in _PLAIN},
+            **{name: _json(getattr(one, name)) for name in _JSON},
             "finding_id": one.finding_id,
             "found_at": now,
         }
@@ -84,7 +85,8 @@ def _finding_table(findings: Sequence[Finding], now: datetime, cursor: duckdb.Du
     return pa.Table.from_pylist(rows, schema=pa.schema(plain))
 
 
-_JSON = frozenset(("evidence", "action_params", "guardrails", "expected_gain", "data_quality"))
+_JSON = ("evidence", "action_params", "guardrails", "expected_gain", "data_quality")
+_PLAIN = tuple(field.name for field in fields(Finding) if field.name not in _JSON)
 
 
 def _json(value: Any) -> str:

@@ -62,7 +62,7 @@ class Analysing:
     ) -> tuple[RuleResult, datetime]:
         since = hours.from_at if anew else self._since(rule, hours, options)
         stored_since = BEGINNING if anew else since
-        final = self._runner.query("ledger_extent").to_pylist()[0]["final_until_at"] or hours.from_at
+        final = self._runner.query("ledger_end").to_pylist()[0]["final_until_at"] or hours.from_at
         fresh = rule.claims(self._runner, Window(since, hours.to_at), options)
         claims = fresh
         if not anew:
