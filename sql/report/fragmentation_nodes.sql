@@ -7,9 +7,17 @@
 -- Units: GPUs, thousandths of a CPU, MiB; NULL is not known
 -- Ignores: CPU and memory of pods that no allocation names. `topology` is a scheduler's own levels (JSON, level to domain).
 -- Order: node
-with cards as (
+with cards_known_now as (
+    select gpu_uuid, node, pool, model, status
+    from asset
+    where from_at <= :at::timestamptz and (until_at is null or until_at > :at::timestamptz)
+    qualify row_number() over (partition by gpu_uuid order by from_at desc) = 1
+),
+
+cards as (
     select node, min(pool) as pool, min(model) as model, count(*) as gpu_count
-    from card_room(:at::timestamptz)
+    from cards_known_now
+    where status = 'in_service'
     group by node
 ),
 
