@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from analyzers.claim_rule import evidence
 from analyzers.efficiency_rule import EfficiencyRule, SubjectKey, by_subject, fact, in_stretch
-from analyzers.grading import counters_to_enable
 from analyzers.options import option
 from gpuledger.model import Window, vendor_of
+from gpuledger.model.vendor_rules import counters_to_enable
 from gpuledger.policy import Policy
 from gpuledger.ports import QueryRunner, RuleResult
 
