@@ -13,7 +13,7 @@ from gpuledger.app.client import open_warehouse
 from gpuledger.app.printing import Format, emit
 
 
-def health(  # noqa: PLR0913, PLR0917 a command's options are its arguments
+def health(
     gpus: Annotated[str | None, typer.Option(help="sizes of jobs to model, GPUs, as 1024,2048")] = None,
     warehouse: Annotated[Path | None, typer.Option("--warehouse", help="the warehouse file")] = None,
     from_: Annotated[str | None, typer.Option("--from", help="start of the window, ISO 8601; default: all")] = None,

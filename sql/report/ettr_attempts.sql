@@ -10,7 +10,7 @@
 -- Ignores: work that is neither training nor ever saved a checkpoint; what happened after the window.
 -- Order: workload_id, attempt
 with wanted as (
-    select workload.*
+    select workload.workload_id, workload.tenant, workload.submitted_at, workload.status
     from workload
     where
         (workload.kind = 'training' or workload.workload_id in (select checkpoint.workload_id from checkpoint))
