@@ -13,7 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from gpuledger import __version__
-from gpuledger.app import finding_routes, fragmentation, money, parameters, remote_write
+from gpuledger.app import finding_routes, fragmentation, health_figures, money, parameters, remote_write
 from gpuledger.app.bodies import read_body
 from gpuledger.app.encoding import ARROW_STREAM, from_arrow_stream, to_arrow_stream, to_json
 from gpuledger.app.service import Service
@@ -125,6 +125,7 @@ def create_app(service: Service) -> FastAPI:
     _judge_routes(app)
     money.register(app)
     fragmentation.register(app)
+    health_figures.register(app)
     return app
 
 
