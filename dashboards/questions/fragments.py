@@ -64,9 +64,9 @@ def _blocked(view: View, rows: list[dict[str, Any]]) -> None:
             now[row["name"]] = now.get(row["name"], 0.0) + (row["value"] or 0.0)
     blocked = {name: value for name, value in now.items() if name != USABLE and value > 0}
     figures = {
-        "free": numbers.amount(sum(now.values())),
-        "blocked": numbers.amount(sum(blocked.values())),
-        "usable": numbers.amount(now.get(USABLE, 0.0)),
+        "free": numbers.count(sum(now.values())),
+        "blocked": numbers.count(sum(blocked.values())),
+        "usable": numbers.count(now.get(USABLE, 0.0)),
     }
     at = f"{numbers.instant(newest, view.filters.timezone)} ({view.filters.timezone})"
     if blocked:
