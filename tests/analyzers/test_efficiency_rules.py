@@ -56,7 +56,7 @@ def hold(house: Warehouse, pods: Sequence[tuple[str, str, str, str]], hours: flo
 
 
 def reading(card: str, minute: int, util: float, *, memory_ratio: float | None = None) -> Reading:
-    memory = (
+    memory: dict[str, Any] = (
         {} if memory_ratio is None else {"fb_used_bytes": round(memory_ratio * 8e10), "fb_total_bytes": 80_000_000_000}
     )
     return Reading(
