@@ -15,6 +15,9 @@ from gpuledger.presentation import escaping, numbers
 SHOWN = 20
 """How many claims and cards a person is shown; JSON always has all."""
 
+WIDE = 180
+"""Columns of a page that is no terminal."""
+
 
 def _say(console: Console, text: str, style: str = "") -> None:
     console.print(Text(text, style=style), soft_wrap=True)
@@ -40,7 +43,7 @@ def _cell(value: Any) -> str:
 
 def print_explanation(answer: Mapping[str, Any]) -> None:
     """What was found, and all that shows whether it is right."""
-    console, found = Console(file=sys.stdout), answer["finding"]
+    console, found = _console(), answer["finding"]
     if not found["is_stored"]:
         _say(console, "No run finds this any more; what is left is its history.", "bold")
         _history(console, answer["history"])
@@ -94,7 +97,7 @@ def _history(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def print_precision(answer: Mapping[str, Any]) -> None:
     """How often each rule is right, where, and whether it may notify there."""
-    console = Console(file=sys.stdout)
+    console = _console()
     told = (
         "where it was reviewed" if answer["notifications"] == "reviewed" else "everywhere but where it was judged wrong"
     )
@@ -103,40 +106,40 @@ def print_precision(answer: Mapping[str, Any]) -> None:
         f"a rule notifies {told}; reviewed: {answer['minimum_judged']} judged,"
         f" {numbers.percent(answer['minimum_precision'])} of them right",
     )
-    strata = [{**row, "notifies": "yes" if row["may_notify"] else row["silent_because"]} for row in answer["strata"]]
-    figures = ("precision", "low", "high", "judged_count")
+    strata = [
+        {
+            **row,
+            **_figures(row),
+            "findings": row["finding_count"],
+            "notifies": "yes" if row["may_notify"] else row["silent_because"],
+        }
+        for row in answer["strata"]
+    ]
+    figures = ("precision", "95 %", "judged")
     _rows(
         console,
         "by rule, kind of workload and vendor",
         strata,
-        (
-            "rule",
-            "kind",
-            "vendor",
-            *figures,
-            "right_count",
-            "wrong_count",
-            "cannot_tell_count",
-            "finding_count",
-            "notifies",
-        ),
+        ("rule", "kind", "vendor", *figures, "findings", "notifies"),
     )
-    rules = [*answer["rules"], {"rule": "all", **answer["overall"]}]
-    _rows(console, "by rule", rules, ("rule", *figures, "effective_count", "judged_share"))
+    rules = [{"rule": row["rule"], **_figures(row)} for row in [*answer["rules"], {"rule": "all", **answer["overall"]}]]
+    _rows(console, "by rule", rules, ("rule", *figures))
     if answer["owners"]:
-        _rows(
-            console,
-            "what owners said unasked",
-            answer["owners"],
-            (
-                "rule",
-                "kind",
-                "vendor",
-                "confirmed_count",
-                "disputed_count",
-                "precision",
-                "low",
-                "high",
-                "disputed_by_reason",
-            ),
-        )
+        owners = [{**row, **_figures(row)} for row in answer["owners"]]
+        columns = ("rule", "kind", "vendor", "confirmed_count", "disputed_count", "precision", "95 %")
+        _rows(console, "what owners said unasked", owners, (*columns, "disputed_by_reason"))
+
+
+def _figures(row: Mapping[str, Any]) -> dict[str, str]:
+    """Precision, its interval and what it rests on, as text."""
+    value = row["precision"]
+    return {
+        "precision": numbers.NO_VALUE if value is None else f"{value:.3f}",
+        "95 %": f"{row['low']:.3f} to {row['high']:.3f}",
+        "judged": str(row.get("judged_count", "")),
+    }
+
+
+def _console() -> Console:
+    """Standard output; where it is no terminal, wide enough for a table's cells to stay whole."""
+    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else WIDE)
