@@ -150,18 +150,65 @@ def _slow(view: View, found: list[FindingView]) -> None:
 
 def _goodput(view: View) -> None:
     """ETTR as it was and as a model expects it, and the mean time to failure: each says which it is."""
-    st.subheader(view.texts("health.goodput_title"))
+    texts = view.texts
+    st.subheader(texts("health.goodput_title"))
     told = view.fetch_period("/v1/health-figures")
-    _mean_time(view, told)
-    _training(view, told)
+    mttf, ettr = told["mttf"], told["ettr"]["observed"]
+    figures = {
+        "rate": _per_1000(mttf),
+        "ettr_observed": numbers.percent(ettr["ratio"]),
+        "ettr_without_queue": numbers.percent(ettr["ratio_without_queue"]),
+        "goodput": numbers.percent(told["goodput"]["ratio"]),
+    }
+    for place, (name, value) in zip(st.columns(4), figures.items(), strict=True):
+        place.metric(texts(f"health.{name}"), value)
+    counts = {
+        "failures": numbers.count(mttf["failure_count"]),
+        "days": numbers.amount(mttf["node_days"]),
+        "runs": numbers.count(ettr["run_count"]),
+        "low": numbers.percent(ettr["low"]),
+        "high": numbers.percent(ettr["high"]),
+    }
+    st.caption(texts.markdown("health.observed_note", **counts))
+    _modelled(view, mttf["modelled"], told["ettr"])
 
 
-def _mean_time(view: View, told: Mapping[str, Any]) -> None:
-    """Filled in below."""
+def _per_1000(mttf: Mapping[str, Any]) -> str:
+    """Failures in 1,000 node-days with their 95 % interval."""
+    if mttf["failures_per_1000_node_days"] is None:
+        return numbers.NO_VALUE
+    ends = (mttf["low_per_1000_node_days"], mttf["high_per_1000_node_days"])
+    low, high = (numbers.amount(value) for value in ends)
+    return f"{numbers.amount(mttf['failures_per_1000_node_days'])} ({low} \N{EN DASH} {high})"
 
 
-def _training(view: View, told: Mapping[str, Any]) -> None:
-    """Filled in below."""
+def _modelled(view: View, times: list[dict[str, Any]], ettr: Mapping[str, Any]) -> None:
+    """What a model makes of the observed rate, for gangs of several sizes."""
+    texts, language = view.texts, view.texts.language
+    expected = {row["gpu_count"]: row for row in ettr["expected"]}
+    if not times:
+        st.caption(texts("health.modelled_none"))
+        return
+    lines = []
+    for row in times:
+        model = expected.get(row["gpu_count"], {})
+        low, high = (numbers.duration(row[name], language) for name in ("low_hours", "high_hours"))
+        note = "no_progress" if model.get("no_progress") else "valid" if model.get("is_valid", True) else "rough"
+        lines.append(
+            {
+                "gpus": row["gpu_count"],
+                "mttf": numbers.duration(row["hours"], language),
+                "interval": f"{low} \N{EN DASH} {high}",
+                "ettr": model.get("ratio"),
+                "model_note": texts(f"health.{note}"),
+            }
+        )
+    columns: dict[str, Any] = {"gpus": hours_column(texts("health.gpus"))}
+    columns |= {name: texts(f"health.{name}") for name in ("mttf", "interval")}
+    columns |= {"ettr": percent_column(texts("health.ettr_expected")), "model_note": texts("health.model_note")}
+    show_table(lines, columns, "modelled")
+    assumed = ettr["inputs"]["is_checkpoint_interval_assumed"]
+    st.caption(texts("health.modelled_assumed" if assumed else "health.modelled_note"))
 
 
 def _recorded(view: View, rows: list[dict[str, Any]]) -> None:

@@ -167,4 +167,26 @@ def faults(p: Mapping[str, Any], hostile: str) -> list[dict[str, Any]]:
 
 
 def health_figures() -> dict[str, Any]:
-    return {}
+    """F3's rate; ETTR of runs of which some tell no checkpoints; two sizes, one of which would not progress."""
+    rate = {"failures_per_1000_node_days": 6.5, "low_per_1000_node_days": 3.461, "high_per_1000_node_days": 11.115}
+    expected = {"formula": "renewal", "young_interval_minutes": None}
+    return {
+        "mttf": {
+            "failure_count": 13,
+            "node_days": 2000.0,
+            **rate,
+            "modelled": [
+                {"gpu_count": 2048, "hours": 14.4231, "low_hours": 8.43, "high_hours": 27.09},
+                {"gpu_count": 131072, "hours": 0.2254, "low_hours": None, "high_hours": 0.42},
+            ],
+        },
+        "ettr": {
+            "observed": {"run_count": 4, "ratio": 0.90625, "ratio_without_queue": None, "low": 0.85, "high": 0.93},
+            "expected": [
+                {"gpu_count": 2048, "ratio": 0.9472, "is_valid": True, "no_progress": False, **expected},
+                {"gpu_count": 131072, "ratio": 0.0, "is_valid": False, "no_progress": True, **expected},
+            ],
+            "inputs": {"is_checkpoint_interval_assumed": True},
+        },
+        "goodput": {"ratio": None},
+    }

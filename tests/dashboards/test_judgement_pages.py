@@ -121,6 +121,17 @@ def test_faults_name_their_jobs_and_what_they_cost(monkeypatch):
     assert list(table(test, "events")["kind"]) == ["node not ready", "XID"]
 
 
+def test_what_was_observed_and_what_is_expected_are_told_apart(monkeypatch):
+    test = open_page(monkeypatch, RecordedClient(), "health")
+    found = metrics_of(test)
+    assert found["Failures in 1,000 node-days"].replace("\N{EN DASH}", "to") == "6.5 (3.5 to 11)"
+    assert (found["ETTR, observed"], found["ETTR without queues, observed"], found["Goodput"]) == ("90.6 %", "-", "-")
+    shown = table(test, "mttf")
+    assert list(shown["mttf"]) == ["14 h 25 min", "14 min"]
+    assert (list(shown["ettr"]), list(shown["model_note"])) == ([0.947, 0.0], ["-", "would not progress"])
+    assert "not what was observed; the checkpoint interval is assumed" in texts_of(test)
+
+
 def test_the_basis_page_says_what_moves(monkeypatch):
     test = open_page(monkeypatch, RecordedClient(), "basis")
     assert metrics_of(test) == {"Change their state": "742 GPU-h", "Kinds of change": "2"}
