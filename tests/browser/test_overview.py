@@ -175,7 +175,7 @@ def test_queues_show_what_the_service_knows_of_them(site: Site, page: Page) -> N
 
 
 def test_every_page_opens_without_an_exception(site: Site, page: Page) -> None:
-    for path in ("/", "/waste", "/queues", "/gpu", "/quality"):
+    for path in ("/", "/waste", "/fragments", "/health", "/money", "/queues", "/gpu", "/quality", "/basis"):
         page.goto(f"{site.dashboards}{path}")
         page.wait_for_selector("h1", timeout=90_000)
         page.wait_for_timeout(1500)
