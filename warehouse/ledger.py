@@ -61,7 +61,8 @@ class LedgerBuild:
     violations: int
 
 
-def _run(cursor: duckdb.DuckDBPyConnection, name: str, **parameters: Any) -> None:
+def run(cursor: duckdb.DuckDBPyConnection, name: str, **parameters: Any) -> None:
+    """Run the named statement with those of `parameters` that it takes."""
     query = queries.find(name)
     cursor.execute(query.sql, {key: parameters[key] for key in query.parameters})
 
@@ -70,10 +71,15 @@ def refresh_inventory(cursor: duckdb.DuckDBPyConnection) -> None:
     """Infer the inventory anew where none is declared, and name the model of every card canonically."""
     declared = cursor.execute("select 1 from asset where origin <> 'inferred' limit 1").fetchone()
     cursor.execute("begin")
-    _run(cursor, "forget_inferred_assets")
+    run(cursor, "forget_inferred_assets")
     if declared is None:
-        _run(cursor, "infer_assets")
+        run(cursor, "infer_assets")
     cursor.execute("commit")
+    name_models(cursor)
+
+
+def name_models(cursor: duckdb.DuckDBPyConnection) -> None:
+    """Give this connection the canonical name of every model in the inventory (temporary table `model_alias`)."""
     names = [row[0] for row in cursor.execute("select distinct model from asset where model is not null").fetchall()]
     alias = {"name": pa.array(names, pa.string()), "model": pa.array(map(canonical_model, names), pa.string())}
     cursor.register("staged", pa.table(alias))
@@ -86,11 +92,11 @@ def build_day(cursor: duckdb.DuckDBPyConnection, day: Window, final_before_at: d
     written = {"from_at": day.from_at, "to_at": min(day.to_at, until_at)}
     context = {"from_at": day.from_at - CONTEXT, "to_at": min(day.to_at + CONTEXT, until_at)}
     for step in STEPS:
-        _run(cursor, step, **context)
+        run(cursor, step, **context)
     cursor.execute("begin")
     try:
         for name in WRITTEN:
-            _run(cursor, name, **written, final_before_at=final_before_at)
+            run(cursor, name, **written, final_before_at=final_before_at)
         cursor.execute("commit")
     except BaseException:
         cursor.execute("rollback")
@@ -104,8 +110,8 @@ def build_day(cursor: duckdb.DuckDBPyConnection, day: Window, final_before_at: d
 def compare_inventory(cursor: duckdb.DuckDBPyConnection, at: datetime) -> None:
     """Write where assets, scheduler and telemetry disagree at `at`."""
     cursor.execute("begin")
-    _run(cursor, "forget_inventory_difference")
-    _run(cursor, "inventory_difference", at=at)
+    run(cursor, "forget_inventory_difference")
+    run(cursor, "inventory_difference", at=at)
     cursor.execute("commit")
 
 

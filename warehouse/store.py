@@ -19,7 +19,7 @@ from gpuledger.config import Settings
 from gpuledger.errors import BadInput, QueryRefused, WarehouseBusy, WarehouseError
 from gpuledger.model import BOTTLENECKS, GPU_MODELS, PENDING_CAUSES, RECORDS, Window
 from gpuledger.model.vendor_rules import vendor_rows
-from warehouse import faults, ingest, ledger, quality, queries, refusals, validation
+from warehouse import basis, faults, ingest, ledger, quality, queries, refusals, validation
 from warehouse.analysis import Analysis
 from warehouse.analysis import store as store_analysis
 from warehouse.ledger import LedgerBuild
@@ -196,6 +196,10 @@ class Warehouse:
         """Recognise the faults told in `window`, before any build of the ledger. Gives how many were not known."""
         with self.writing() as cursor:
             return faults.recognise(cursor, window.from_at, window.to_at, self._clock.now())
+
+    def basis_shift(self, window: Window, *, without: Sequence[str] = ("sm_active_ratio",)) -> basis.BasisShift:
+        """What the ledger would say without the counters `without`; see `warehouse.basis.shift`."""
+        return basis.shift(self, window, without)
 
     def evidence_extent(self, *, default: Window) -> Window:
         """The span of time that records speak of; `default` for an empty warehouse."""

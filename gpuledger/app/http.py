@@ -13,7 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from gpuledger import __version__
-from gpuledger.app import finding_routes, fragmentation, health_figures, money, parameters, remote_write
+from gpuledger.app import basis, finding_routes, fragmentation, health_figures, money, parameters, remote_write
 from gpuledger.app.bodies import read_body
 from gpuledger.app.encoding import ARROW_STREAM, from_arrow_stream, to_arrow_stream, to_json
 from gpuledger.app.service import Service
@@ -126,6 +126,7 @@ def create_app(service: Service) -> FastAPI:
     money.register(app)
     fragmentation.register(app)
     health_figures.register(app)
+    basis.register(app)
     return app
 
 

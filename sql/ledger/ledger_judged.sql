@@ -76,6 +76,8 @@ kinds as (
         piece.is_contradicted,
         piece.signal,
         piece.is_power_checked,
+        coalesce(piece.is_unsure, false) as is_unsure,
+        piece.is_tensor_graded,
         case
             when piece.activity is null then null
             when piece.phase <> '' then case when piece.activity = 'idle' then 'quiet' else 'active' end
@@ -95,7 +97,7 @@ marked as (
         case when run_kind is not null then hash(run_kind, is_in_grace) end as run_mark,
         case when run_kind is not null then last_at end as seen_at,
         hash(
-            run_kind, hour_at, share, signal, is_shared, is_power_checked, is_contradicted, is_before_ready, is_in_grace, is_floor, phase, is_by_steps, is_graded
+            run_kind, hour_at, share, signal, is_shared, is_power_checked, is_contradicted, is_before_ready, is_in_grace, is_floor, phase, is_by_steps, is_graded, is_unsure, is_tensor_graded
         ) as span_mark
     from kinds
 ),
@@ -158,6 +160,8 @@ spans as (
         any_value(phase) as phase,
         any_value(is_by_steps) as is_by_steps,
         any_value(is_graded) as is_graded,
+        any_value(is_unsure) as is_unsure,
+        any_value(is_tensor_graded) as is_tensor_graded,
         any_value(productive_from_ratio) as productive_from_ratio,
         sum(piece_seconds) as span_seconds,
         coalesce(sum(piece_seconds) filter (where read_seconds > 0), 0) / 60 as observed_minutes,
@@ -217,10 +221,12 @@ select
         when is_before_ready and state = 'alloc_starting' then 'not_ready'
         when coverage_ratio < 0.5 then 'coverage'
         when state = 'alloc_unknown' and is_contradicted then 'contradictory'
+        when state = 'alloc_unknown' and is_unsure then 'no_power'
         when state = 'alloc_unknown' then 'no_reading'
         else
             signal
             || case when is_power_checked then '+power' else '' end
+            || case when is_tensor_graded and state in ('alloc_productive', 'alloc_low') then '+tensor_active' else '' end
             || case when is_by_steps then '+steps' else '' end
             || case when phase <> '' then '+phase' else '' end
             || case when is_contradicted then '+profiling_contradicted' else '' end

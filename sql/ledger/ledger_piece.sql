@@ -120,7 +120,7 @@ read as (
 
 tested as (
     select
-        *,
+        read.*,
         case
             when sm_active_ratio is not null and rule.sm_idle_below_ratio is not null then 'sm_active'
             when core_active_ratio is not null and rule.core_idle_below_ratio is not null then 'core_active'
@@ -195,6 +195,8 @@ select
     is_throttled,
     is_contradicted,
     signal,
+    signal = 'gpu_util' and is_quiet and is_power_missed as is_unsure,
+    coalesce(sm_active_ratio, core_active_ratio) is null and grade_ratio is not null as is_tensor_graded,
     signal <> 'power' and power_watts is not null and idle_below_watts is not null as is_power_checked,
     case
         when signal is null then null
