@@ -6,7 +6,7 @@ Cards are whole: what holds a part of a card stays where it is, and its card is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import floor, inf
 
 
@@ -36,6 +36,7 @@ class Resident:
     workload_id: str = ""
     tenant: str = ""
     pods: tuple[str, ...] = ("",)
+    pod_cards: tuple[int, ...] = ()
     cpu_milli: int = 0
     memory_mib: int = 0
     models: frozenset[str] = frozenset()
@@ -98,6 +99,20 @@ class Room:
     def cards(self, node: str) -> int:
         """Free cards of `node`."""
         return int(self._free[node][0])
+
+    def now(self, node: str) -> Host:
+        """`node` with what is free on it now."""
+        cards, cpu, memory = self._free[node]
+        return replace(
+            self.hosts[node],
+            free_cards=int(cards),
+            cpu_free_milli=None if cpu == inf else int(cpu),
+            memory_free_mib=None if memory == inf else int(memory),
+        )
+
+    def copy(self) -> Room:
+        """Another room in the same state."""
+        return Room(self.now(node) for node in self.hosts)
 
     def fits(self, asked: Resident | Need, node: str) -> bool:
         """Whether `asked` has room on `node` now."""
