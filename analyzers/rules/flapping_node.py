@@ -44,6 +44,7 @@ class FlappingNode:
 
     name = "flapping_node"
     version = 1
+    category = "health"
 
     def run(
         self,

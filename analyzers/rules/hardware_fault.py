@@ -75,6 +75,7 @@ class HardwareFault:
 
     name = "hardware_fault"
     version = 1
+    category = "health"
 
     def run(
         self, runner: QueryRunner, window: Window, options: Mapping[str, Any], policy: Policy | None = None

@@ -44,6 +44,7 @@ class LemonNode:
 
     name = "lemon_node"
     version = 1
+    category = "health"
 
     def run(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import groupby
 from typing import Any
 
@@ -55,6 +56,8 @@ class OversizedRequest:
 
     name = "oversized_request"
     version = 1
+    category = "advice"
+    every = timedelta(hours=6)
 
     def run(
         self, runner: QueryRunner, window: Window, options: Mapping[str, Any], policy: Policy | None = None

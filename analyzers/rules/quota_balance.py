@@ -54,6 +54,7 @@ class QuotaBalance:
 
     name = "quota_balance"
     version = 1
+    category = "quota"
 
     def run(
         self,

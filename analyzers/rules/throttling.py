@@ -50,6 +50,7 @@ class Throttling:
 
     name = "throttling"
     version = 1
+    category = "health"
 
     def run(
         self, runner: QueryRunner, window: Window, options: Mapping[str, Any], policy: Policy | None = None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 
 from analyzers.fragmentation.cluster import LEVELS, read_cluster
+from analyzers.fragmentation.hours import snapshot_hours
 from analyzers.fragmentation.shapes import WEIGHTINGS
 from analyzers.fragmentation.slots import GANG_GPUS, placeable
 from analyzers.fragmentation.snapshot import BASES, take_snapshot
@@ -16,8 +17,13 @@ from gpuledger.app import parameters
 from gpuledger.app.encoding import to_json
 from gpuledger.clock import Clock
 from gpuledger.errors import BadInput
+from gpuledger.model import Window
 from gpuledger.ports import QueryRunner
+from warehouse.fragmentation import save_hours
 
+HOURS_AT_ONCE = timedelta(days=2)
+PROVISIONAL = timedelta(hours=3)
+"""Work that is told late changes what was free: hours that are no older than this are kept again."""
 MAX_SIZES = 32
 LARGEST_GANG_GPUS = 10**6
 
@@ -55,6 +61,29 @@ def fragmentation(runner: QueryRunner, clock: Clock, asked: Mapping[str, str]) -
             for weighting in WEIGHTINGS
         ],
     }
+
+
+def keep_hours(service: Any) -> int:
+    """Keep what is free at the start of each hour of the ledger; gives the number of rows.
+
+    Hours that were kept while the ledger was provisional are kept again; of a long history the newest come first, at
+    most `HOURS_AT_ONCE` in one go.
+    """
+    ledger = service.query("ledger_extent").to_pylist()[0]
+    if ledger["from_at"] is None:
+        return 0
+    kept = service.query("fragmentation_extent").to_pylist()[0]
+    hours = Window(ledger["from_at"], ledger["to_at"]).whole_hours()
+    begin, end = hours.from_at, hours.to_at
+    is_first = kept["from_at"] is None
+    spans = [(begin, end)] if is_first else [(kept["to_at"] - PROVISIONAL, end), (begin, kept["from_at"])]
+    written = 0
+    for from_at, to_at in spans:
+        since = max(begin, from_at, to_at - HOURS_AT_ONCE)
+        if since < to_at:
+            span = Window(since, to_at)
+            written += save_hours(service.warehouse, span, snapshot_hours(service, span))
+    return written
 
 
 def _instant(runner: QueryRunner, clock: Clock, asked: Mapping[str, str]) -> datetime:

@@ -15,10 +15,11 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from gpuledger.app.faults import RULE as FAULT_RULE
 from gpuledger.app.faults import FaultWatch
+from gpuledger.app.fragmentation import keep_hours
 from gpuledger.app.mail import mailer_for
 from gpuledger.app.service import Service
 from gpuledger.model import Window
-from gpuledger.registry import RECOMMENDERS, RULES
+from gpuledger.registry import RECOMMENDERS, RULES, resolve
 
 log = structlog.get_logger("gpuledger.jobs")
 
@@ -29,6 +30,8 @@ BACKFILL_QUIET = timedelta(seconds=30)
 PRUNE_SECONDS = 300
 """How often remote-write samples that are rows by now are forgotten."""
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 class Jobs:
     """The service's clockwork."""
@@ -38,6 +41,7 @@ class Jobs:
         self._mailer = mailer_for(service)
         service.apply_policy()
         self._faults = FaultWatch(service, self._mailer.announce)
+        self._ran_at: dict[str, datetime] = {}
         self._scheduler = BackgroundScheduler(
             timezone=UTC, job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
         )
@@ -48,6 +52,7 @@ class Jobs:
             "faults": (self.look_for_faults, settings.faults_every_seconds),
             "ledger": (self.build_open_hours, settings.ledger_every_seconds),
             "rules": (self.run_rules, settings.rules_every_seconds),
+            "fragments": (self.keep_fragments, settings.rules_every_seconds),
             "report": (self.write_reports, 3600),
             "alerts": (self._mailer.deliver, 10),
             "heartbeat": (self.beat, settings.heartbeat_every_seconds),
@@ -118,21 +123,44 @@ class Jobs:
         if window is None:
             return
         for rule in RULES:
-            if rule == FAULT_RULE:
-                continue
-            try:
-                result = self._service.analyze(rule, window, {}, save=True, anew=False)
-            except Exception:  # a finding that cannot be stored costs its rule only, as a broken rule does
-                self._service.metrics.job_failures.labels(f"rule_{rule}").inc()
-                log.exception("rule_could_not_run", rule=rule)
-            else:
-                self._mailer.announce(result["findings"])
+            self._run_rule(rule, window)
+        doubled = self._service.query("assert_no_double_claims", from_at=window.from_at, to_at=window.to_at).num_rows
+        self._service.metrics.double_claims.set(doubled)
+        if doubled:
+            log.error("gpu_hours_claimed_twice", rows=doubled)
         for kind in RECOMMENDERS:
             try:
                 self._service.recommend(kind, window, {})
             except Exception:  # as above
                 self._service.metrics.job_failures.labels(f"recommend_{kind}").inc()
                 log.exception("recommender_could_not_run", kind=kind)
+
+    def _run_rule(self, name: str, window: Window) -> None:
+        """Run one rule and announce what it found. Faults have a job of their own."""
+        if name == FAULT_RULE:
+            return
+        try:
+            if self._ran_lately(name):
+                return
+            result = self._service.analyze(name, window, {}, save=True, anew=False)
+        except Exception:  # a finding that cannot be stored costs its rule only, as a broken rule does
+            self._service.metrics.job_failures.labels(f"rule_{name}").inc()
+            log.exception("rule_could_not_run", rule=name)
+        else:
+            self._mailer.announce(result["findings"])
+
+    def _ran_lately(self, rule: str) -> bool:
+        """Whether a rule that reads its whole history each time ran a moment ago: it need not run with every pass."""
+        every: timedelta | None = getattr(resolve("rules", rule), "every", None)
+        now = self._service.clock.now()
+        if every is None or now - self._ran_at.get(rule, EPOCH) >= every:
+            self._ran_at[rule] = now
+            return False
+        return True
+
+    def keep_fragments(self) -> None:
+        """Keep what was free at the start of each hour."""
+        keep_hours(self._service)
 
     def _rules_window(self) -> Window | None:
         """What rules look at: the trailing days, begun on a Monday.

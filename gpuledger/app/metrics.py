@@ -62,6 +62,9 @@ class ServiceMetrics:
         )
         self.exempted = Gauge("gpuledger_findings_exempted_by_policy", "Findings it exempts", registry=self.registry)
         self.findings = Gauge("gpuledger_findings", "Findings of the last run", ["analyzer"], registry=self.registry)
+        self.double_claims = Gauge(
+            "gpuledger_double_claims", "Claims of GPU-hours that another finding counts", registry=self.registry
+        )
         self.rule_final = Gauge(
             "gpuledger_rule_final_until_timestamp_seconds", "Analysed for good until", ["rule"], registry=self.registry
         )
