@@ -140,7 +140,7 @@ def judge(trial: Trial) -> Verdict:
         grid = Grid(simulation, LATEST_EVENT if trial.missing_ratio else EVENT_TOLERANCE)
         claimed: dict[str, np.ndarray] = {}
         names = [rule for rule in RULES if trial.mix == "clean" or rule not in CURRENCY_OF_ITS_OWN]
-        scores = [_score(house, window, name, truth, grid, claimed, is_whole=not trial.missing_ratio) for name in names]
+        scores = [_score(house, window, name, truth, grid, claimed) for name in names]
         states = house.query("ledger_by", by="state", from_at=window.from_at, to_at=window.to_at).to_pylist()
     total = sum((claimed[rule] for rule in CLAIMED_ONCE if rule in claimed), np.zeros(grid.shape))
     alike = truth.filter((pl.col("kind") == "lookalike") & (pl.col("rule") != "quota_balance"))
