@@ -44,8 +44,9 @@ NOT_MEASURED = """\
 
 * `quota_balance` counts quota, not cards; its precision and recall are held by an acceptance test on the mixed fleet. \
 On clean fleets it runs with the others.
-* `lemon_node` and `flapping_node` judge weeks; in three days nothing is planted for them, and what they say counts as \
-wrong.
+* `lemon_node` and `flapping_node` judge weeks; what can be planted for them in three days is a host or two.
+* Whether waste is waste at all: hours planted for one rule that another one claims count as wrong, although they \
+were wasted.
 * What a fault cost (`gpu_hours_lost`) is tested against worked examples, not here.
 * Simulated counters are cleaner than real ones: the figures say that the rules do what their pages say, not what \
 owners of a site will think. That is what shadow mode and `gpuledger review` are for.
