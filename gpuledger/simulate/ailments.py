@@ -65,7 +65,12 @@ def wear_out(script: Script, host: Host, at: int) -> None:
     lose(script, host, 3, at, 400)
     poison(script, host, 4, at + 700, 200)
     corrupt(script, host, 7, at + 1400)
-    script.host_marks += [(host.index, at, at + 1401, mark) for mark in (SEVERAL_WAYS, LEMON)]
+    mark_worn_out(script, host, at, at + 1401)
+
+
+def mark_worn_out(script: Script, host: Host, begin: int, end: int) -> None:
+    """`host` broke in several ways during [`begin`, `end`), more often than chance would give any host."""
+    script.host_marks += [(host.index, begin, end, mark) for mark in (SEVERAL_WAYS, LEMON)]
 
 
 def flap(script: Script, host: Host, at: int) -> None:
@@ -75,7 +80,7 @@ def flap(script: Script, host: Host, at: int) -> None:
         reason = "kubelet stopped posting node status"
         outage = Outage("not_ready", host.index, host.cards, begin, begin + 20, reason, is_whole_host=True)
         script.outages.append(outage)
-    script.host_marks += [(host.index, at, at + 620, mark) for mark in (COMES_AND_GOES, LEMON)]
+    script.host_marks.append((host.index, at, at + 620, COMES_AND_GOES))
 
 
 def heat(script: Script, card: int, span: tuple[int, int]) -> None:

@@ -120,9 +120,12 @@ def _break(script: Script, hosts: Sequence[Host]) -> None:
     """A fault of each kind, an echo, and a program's own errors; before the lanes, which keep clear of outages."""
     rng, end = script.rng(54), script.spec.end_minute
     first, second, third = (hosts[number % len(hosts)] for number in range(3))
-    ailments.lose(script, first, 1, int(end * rng.uniform(0.2, 0.3)), 500)
-    ailments.poison(script, second, 5, int(end * rng.uniform(0.4, 0.5)), 300)
-    ailments.corrupt(script, third, 6, int(end * rng.uniform(0.6, 0.7)))
+    begin, between, last = (int(end * rng.uniform(*part)) for part in ((0.2, 0.3), (0.4, 0.5), (0.6, 0.7)))
+    ailments.lose(script, first, 1, begin, 500)
+    ailments.poison(script, second, 5, between, 300)
+    ailments.corrupt(script, third, 6, last)
+    if len(hosts) < 3:  # one host has several of them: by the rules' definitions it is worn out
+        ailments.mark_worn_out(script, first, begin, last + 1)
     ailments.blame_user(script, first, 2, int(end * rng.uniform(0.3, 0.5)), rng)
 
 
