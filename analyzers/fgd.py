@@ -1,6 +1,6 @@
 """The FGD index and its placement score for one node, in integers of thousandths (algorithms.md, section B).
 
-`sql/rules/fragmentation_index.sql` gives the same index for a whole fleet; a test holds the two together.
+`sql/report/fragmentation_index.sql` gives the same index for a whole fleet; a test holds the two together.
 """
 
 from __future__ import annotations

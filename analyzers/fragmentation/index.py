@@ -1,6 +1,6 @@
 """The FGD index of a whole fleet at once (algorithms.md, section B): what the requested shapes could not use.
 
-`analyzers/fgd.py` is the same for one node, and `sql/rules/fragmentation_index.sql` in SQL; tests hold them together.
+`analyzers/fgd.py` is the same for one node, and `sql/report/fragmentation_index.sql` in SQL; tests hold them together.
 """
 
 from __future__ import annotations
