@@ -26,8 +26,8 @@ class ClaimRule(ABC):
     `gap` is the longest hole inside one finding; with `by_cause` stretches of different causes are different findings.
     """
 
-    name: ClassVar[str]
-    version: ClassVar[int]
+    name: str
+    version: int
     options_class: ClassVar[type[Any]]
     category: ClassVar[str] = "waste"
     reach: timedelta = timedelta(hours=1)

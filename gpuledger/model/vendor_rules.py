@@ -20,10 +20,11 @@ class VendorRule:
     too, where it was read. `is_power_needed`: a quiet minute without power is neither idle nor active.
 
     `productive_from_ratio` grades the hour's mean of the grading counter: at least that much is productive, less is
-    low. 0: what is active is productive. `is_graded_by_core`: the grading counter is the vendor's core activity, not SM.
+    low. 0: what is active is productive. `is_graded_by_core`: the vendor's core activity grades, not SM.
 
-    `still_*`: with utilization of at least `busy_from_ratio` on all ranks, telemetry alone says that nothing is computed
-    (None: only step events can say it). `counters_to_enable`: what to switch on where active hours cannot be graded.
+    `still_*`: with utilization of at least `busy_from_ratio` on all ranks, telemetry alone says that nothing is
+    computed (None: only step events can say it). `counters_to_enable`: what to switch on where active hours cannot be
+    graded.
     """
 
     vendor: str

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from analyzers.fragmentation.blocking import slice_of
 from analyzers.fragmentation.mig import (
+    Placements,
     could_fit,
     free_memory_slices,
     free_starts,
@@ -16,8 +17,14 @@ from analyzers.fragmentation.mig import (
     stranded_memory_slices,
 )
 
-A100 = placements_of("NVIDIA A100-SXM4-80GB")
-assert A100 is not None
+
+def _placements(model: str) -> Placements:
+    found = placements_of(model)
+    assert found is not None
+    return found
+
+
+A100 = _placements("NVIDIA A100-SXM4-80GB")
 PROFILES = tuple(A100.starts)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,7 +18,7 @@ from warehouse import Warehouse
 AT = datetime(2026, 3, 2, tzinfo=UTC)
 
 
-def _cluster(nodes: list[tuple[list[float], dict[str, str | None]]], pools: list[str] | None = None) -> Cluster:
+def _cluster(nodes: Sequence[tuple[list[float], Mapping[str, str | None]]], pools: list[str] | None = None) -> Cluster:
     """Nodes as (free share of each card, domains)."""
     count, cards = len(nodes), [share for free, _ in nodes for share in free]
     unknown = np.full(count, np.nan)
@@ -66,7 +66,10 @@ def test_b3_exactly() -> None:
 
 
 def test_b3_with_one_node_more_or_less() -> None:
-    one_more = [*_b3(), ([1.0] * 8, {"leaf": "l2", "spine": "s1", "cluster": "c"})]
+    one_more: list[tuple[list[float], Mapping[str, str | None]]] = [
+        *_b3(),
+        ([1.0] * 8, {"leaf": "l2", "spine": "s1", "cluster": "c"}),
+    ]
     found = _rows(_cluster(one_more), 16, 32)
     assert (found["leaf", 16]["slot_count"], found["leaf", 16]["frag_ratio"]) == (4, pytest.approx(1 / 9))
     assert (found["spine", 32]["slot_count"], found["spine", 32]["frag_ratio"]) == (2, pytest.approx(1 / 9))

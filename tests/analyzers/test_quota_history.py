@@ -17,7 +17,7 @@ from analyzers.recommend.move_quota import MoveQuota
 from analyzers.rules.quota_balance import QuotaBalance
 from analyzers.rules.quota_labels import fold
 from collector.importers import helios
-from gpuledger.model import QueueState, Quota, Window, to_table
+from gpuledger.model import QueueState, Quota, QuotaChange, Window, to_table
 from gpuledger.testing import FakeClock
 from warehouse import Warehouse
 
@@ -242,7 +242,8 @@ def test_helios(shared: Path, house: Warehouse) -> None:
 def test_helios_move(shared: Path, house: Warehouse) -> None:
     _helios(house, shared)
     (found,) = MoveQuota().recommend(house, HELIOS, {})
-    moves = {change.queue: change.nominal_gpus_after - change.nominal_gpus_before for change in found.changes}
+    changes = [change for change in found.changes if isinstance(change, QuotaChange)]
+    moves = {change.queue: change.nominal_gpus_after - change.nominal_gpus_before for change in changes}
     assert moves == {"vcira": -12, "vc6YE": 12}
     assert found.details["valid_days"] == 27
     assert found.details["hold_out"]["passed"]

@@ -89,7 +89,7 @@ class Site:
     def window(self) -> Window:
         return Window(START, self.now)
 
-    def found(self) -> dict[str, tuple[str, datetime, datetime, float]]:
+    def found(self) -> dict[str, tuple[Any, ...]]:
         rows = self.house.query("finding_list", analyzer="idle_allocation", tenant="").to_pylist()
         return {
             row["finding_id"]: (row["subject_id"], row["window_start"], row["window_end"], row["gpu_hours_wasted"])

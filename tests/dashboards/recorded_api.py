@@ -63,7 +63,7 @@ def precision(hostile: str) -> dict[str, Any]:
 
 
 def placeable(hostile: str) -> dict[str, Any]:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "pool": pool,
             "level": level,
@@ -126,7 +126,7 @@ def money(asked: Mapping[str, Any], hostile: str) -> dict[str, Any]:
     """Prices for one of two tenants; the book overlaps somewhere."""
     keys = {"tenant": ("ads", hostile), "state": ("alloc_idle", "free_usable")}.get(asked["by"], ("H100", ""))
     parts = {"overlapping_gpu_hours": 0.0, "other_currency_gpu_hours": 0.0}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "key": keys[0],
             "state": "alloc_idle",
@@ -137,7 +137,7 @@ def money(asked: Mapping[str, Any], hostile: str) -> dict[str, Any]:
         },
         {"key": keys[1], "state": "free_usable", "gpu_hours": 50.0, "priced_gpu_hours": 0.0, "amount": None, **parts},
     ]
-    unit = {"workload_count": 1, "step_count": 600, "gpu_hours": 4.0, "gpu_hours_per_step": 4 / 600}
+    unit: dict[str, Any] = {"workload_count": 1, "step_count": 600, "gpu_hours": 4.0, "gpu_hours_per_step": 4 / 600}
     unit |= {"amount_per_step": 0.0712, "token_count": None, "gpu_hours_per_1000_tokens": None}
     converted = [{**row, "converted_gpu_hours": 317.0 if row["amount"] else None} for row in rows]
     return {

@@ -256,7 +256,7 @@ def converted(house: Warehouse, basis: str, reference: str = "A100") -> dict[str
 
 
 def test_card_hours_are_converted_by_peaks_of_the_data_sheets(house: Warehouse) -> None:
-    found_ = converted(house, "peak_bf16")
+    found_: dict[Any, Any] = dict(converted(house, "peak_bf16"))
     assert found_["H100"] == (8.0, pytest.approx(8 * 989 / 312), 0.0)
     assert found_["A100"] == (4.0, 4.0, 0.0)
     assert found_["T4"] == (4.0, None, 4.0)
@@ -276,7 +276,7 @@ def test_card_hours_are_converted_by_prices_of_one_currency(house: Warehouse) ->
     price(house, 10, "H100")
     price(house, 15, "H100", from_at=AT + 3 * HOUR)
     price(house, 1, "T4", currency="USD")
-    found_ = converted(house, "price")
+    found_: dict[Any, Any] = dict(converted(house, "price"))
     assert found_["H100"] == (8.0, pytest.approx(2 * (3 * 2 + 3)), 0.0)
     assert found_["T4"] == (4.0, None, 4.0)
 
