@@ -16,6 +16,8 @@ from gpuledger.presentation.texts import Texts
 Rows = list[dict[str, Any]]
 
 LARGEST_FINDINGS = 3
+ASIDE = ("health", "advice")
+"""Categories that are no waste: they have a list of their own."""
 QUERIES = (
     "ledger_by",
     "ledger_series",
@@ -23,6 +25,7 @@ QUERIES = (
     "ledger_rates",
     "ledger_extent",
     "finding_list",
+    "findings_by_category",
     "inventory_differences",
     "coverage_by_node",
 )
@@ -59,6 +62,7 @@ class Figures:
     tenants: Rows
     rates: Rows
     findings: list[FindingView]
+    categories: Rows
     differences: Rows
     nodes: Rows
 
@@ -96,6 +100,7 @@ def collect(client: QueryRunner, asked: Asked) -> Figures:
         tenants=[row for row in rows("ledger_tenants", **bounds) if tenant in {"", row["tenant"]}],
         rates=rows("ledger_rates", **bounds),
         findings=ranked(findings, asked.texts),
+        categories=rows("findings_by_category", tenant=tenant, **bounds),
         differences=rows("inventory_differences"),
         nodes=[] if tenant else rows("coverage_by_node", **bounds),
     )

@@ -12,6 +12,7 @@ from gpuledger.model import Window
 from gpuledger.ports import QueryRunner
 from gpuledger.presentation import escaping, numbers
 from gpuledger.presentation.charts import bars, series, waterfall
+from gpuledger.presentation.findings import HOURS_OF
 from gpuledger.presentation.states import STATE_ORDER
 from gpuledger.presentation.summary import answer
 from gpuledger.presentation.texts import Texts
@@ -78,6 +79,8 @@ def _missing(found: figures.Figures, asked: figures.Asked) -> list[str]:
 
 def _context(found: figures.Figures, asked: figures.Asked) -> dict[str, Any]:
     texts, is_empty = asked.texts, found.balance.is_empty
+    counted = [one for one in found.findings if one.category not in figures.ASIDE]
+    aside = sorted((one for one in found.findings if one.category in figures.ASIDE), key=lambda one: -one.gpu_hours)
     low = [row for row in found.nodes if row["coverage_ratio"] is not None and row["coverage_ratio"] < 1]
     return {
         "sentence": "" if is_empty else answer(found.balance, texts, asked.period, asked.tenant),
@@ -88,9 +91,11 @@ def _context(found: figures.Figures, asked: figures.Asked) -> dict[str, Any]:
         "comparison": _comparison(found, asked),
         "tenants": _tenant_rows(found, texts),
         "rates": [] if asked.tenant else _rate_rows(found.rates, texts),
-        "findings": found.findings[: figures.LARGEST_FINDINGS],
-        "finding_count": len(found.findings),
-        "sentences": [each.sentence(texts) for each in found.findings[: figures.LARGEST_FINDINGS]],
+        "findings": counted[: figures.LARGEST_FINDINGS],
+        "finding_count": len(counted),
+        "sentences": [each.sentence(texts) for each in counted[: figures.LARGEST_FINDINGS]],
+        "categories": _category_rows(found, texts),
+        "aside": [(each, each.sentence(texts)) for each in aside[: figures.LARGEST_FINDINGS]],
         "hours": lambda value: numbers.gpu_hours(value, texts.language),
         "percent": numbers.percent,
         "differences": _difference_rows(found.differences[:_SHOWN_ROWS], asked),
@@ -98,6 +103,18 @@ def _context(found: figures.Figures, asked: figures.Asked) -> dict[str, Any]:
         "nodes": _node_rows(low[:_SHOWN_ROWS], texts),
         "node_count": len(low),
     }
+
+
+def _category_rows(found: figures.Figures, texts: Texts) -> list[list[str]]:
+    return [
+        [
+            texts.code("category", row["category"]),
+            numbers.count(row["finding_count"]),
+            numbers.count(row["open_count"]),
+            numbers.gpu_hours(row[HOURS_OF.get(row["category"], "gpu_hours_wasted")], texts.language),
+        ]
+        for row in found.categories
+    ]
 
 
 def _extent(found: figures.Figures, texts: Texts) -> str:

@@ -138,3 +138,32 @@ def test_a_period_or_tenant_without_hours_is_said_to_be_so(options, said):
 
 def test_the_same_figures_give_the_same_bytes():
     assert render(RecordedClient(), tenant="ads")[0] == render(RecordedClient(), tenant="ads")[0]
+
+
+class Advised(RecordedClient):
+    """A client whose largest finding by hours is advice, and that counts it by category."""
+
+    def query(self, name, /, **parameters):
+        table = super().query(name, **parameters)
+        rows = table.to_pylist()
+        if name == "finding_list":
+            rows[0] |= {
+                "category": "advice",
+                "gpu_hours_wasted": 0.0,
+                "gpu_hours_observed": 9e5,
+                "subject_id": "slow-job",
+            }
+        if name == "findings_by_category":
+            told = {"finding_count": 1, "open_count": 1, "gpu_hours_wasted": 0.0, "gpu_hours_lost": 0.0}
+            rows.append({"category": "advice", **told, "gpu_hours_observed": 9e5})
+        return table.from_pylist(rows)
+
+
+def test_advice_stands_outside_waste():
+    html, outline, text = render(Advised())
+    assert outline.ids[outline.ids.index("findings") + 1] == "aside"
+    counted, aside = html.split('<section id="aside">')
+    assert "slow-job" not in counted
+    assert "slow-job" in aside
+    assert "17 rows in all; the first 3 are shown." in text
+    assert re.search(r"Advice</td><td[^>]*>1</td><td[^>]*>1</td><td[^>]*>900,000 GPU-h", html)
