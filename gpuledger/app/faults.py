@@ -50,7 +50,9 @@ class FaultWatch:
             from_at = max(news["from_at"], now - OLDEST)
             fresh = service.warehouse.recognise_faults(Window(from_at, max(now, from_at) + ahead))
             self._seen_at = news["committed_at"]
-        if fresh or self._is_due(now):
+            if fresh:  # kept until it was judged and told: a pass that fails is made up for by the next
+                self._ran_at = None
+        if self._is_due(now):
             self._judge(now)
         return fresh
 
@@ -67,6 +69,6 @@ class FaultWatch:
         if told:  # a clock that runs ahead of ours is no reason to wait
             window = Window(window.from_at, max(told) + timedelta(microseconds=1))
         result = service.analyze(RULE, window, {}, save=True, anew=False)
-        self._ran_at = now
         recent = [found for found in result["findings"] if found["window_end"] >= now - TELL_WITHIN]
         self._announce(recent)
+        self._ran_at = now

@@ -69,6 +69,40 @@ def test_what_comes_again_or_late_changes_nothing(
     assert [(row["finding_id"], row["window_start"]) for row in _found(api)] == before
 
 
+@pytest.mark.parametrize("broken", ["judging", "telling"])
+def test_a_pass_that_fails_is_made_up_for_by_the_next(api: Api, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    told: list[dict[str, Any]] = []
+    failing = [False]
+
+    def fail_once() -> None:
+        if failing.pop():
+            raise RuntimeError(broken)
+        failing.append(False)
+
+    def announce(found: Any) -> None:
+        if broken == "telling":
+            fail_once()
+        told.extend(found)
+
+    analyze = api.service.analyze
+
+    def judge(*given: Any, **more: Any) -> dict[str, Any]:
+        if broken == "judging":
+            fail_once()
+        return analyze(*given, **more)
+
+    monkeypatch.setattr(api.service, "analyze", judge)
+    watch = FaultWatch(api.service, announce)
+    _show(api, "before", 0, seconds=60)
+    watch.look()
+    _show(api, "after", 79)
+    failing[:] = [False, True]
+    with pytest.raises(RuntimeError, match=broken):
+        watch.look()
+    watch.look()
+    assert [row["subject_id"] for row in told] == ["GPU-0/xid-79"]
+
+
 def test_the_work_is_known_from_sightings_where_no_scheduler_speaks(
     api: Api, watched: tuple[FaultWatch, list[dict[str, Any]]]
 ) -> None:
