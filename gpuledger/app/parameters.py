@@ -36,10 +36,15 @@ class Decision(BaseModel):
 def decision(body: bytes) -> Decision:
     """The decision in a JSON body. Raises BadInput naming what is missing or wrong."""
     try:
-        return Decision.model_validate_json(body)
+        said = Decision.model_validate_json(body)
     except ValidationError as error:
         first = error.errors()[0]
         raise BadInput(str(first["loc"][0]) if first["loc"] else "body", first["msg"]) from None
+    if not said.by.strip():
+        raise BadInput("by", "must say who decides")
+    if said.expires_at is not None:
+        said.expires_at = instant("expires_at", said.expires_at.isoformat())
+    return said
 
 
 def instant(name: str, text: Any) -> datetime:

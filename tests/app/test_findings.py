@@ -98,7 +98,9 @@ def test_a_decision_is_shown_kept_over_runs_and_written_down(found: Callable[...
         ({"status": "exempted"}, "expires_at"),
         ({"status": "exempted", "expires_at": "2026-03-02T12:00:00Z"}, "expires_at"),
         ({"status": "exempted", "expires_at": "2026-04-01T00:00:00"}, "expires_at"),
+        ({"status": "exempted", "expires_at": "9999-12-31T23:59:59-12:00"}, "expires_at"),
         ({"status": "acknowledged", "by": ""}, "by"),
+        ({"status": "acknowledged", "by": "  "}, "by"),
         ({}, "status"),
     ],
 )
