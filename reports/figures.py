@@ -16,6 +16,7 @@ from gpuledger.presentation.texts import Texts
 Rows = list[dict[str, Any]]
 
 LARGEST_FINDINGS = 3
+PRICE_BASIS = "amortised"
 ASIDE = ("health", "advice")
 """Categories that are no waste: they have a list of their own."""
 QUERIES = (
@@ -26,6 +27,8 @@ QUERIES = (
     "ledger_extent",
     "finding_list",
     "findings_by_category",
+    "money_currencies",
+    "money_by_finding",
     "inventory_differences",
     "coverage_by_node",
 )
@@ -53,7 +56,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Everything that the report shows."""
+    """Everything that the report shows; `money` has what findings cost, by currency, and is empty without prices."""
 
     extent: Mapping[str, Any]
     balance: Balance
@@ -63,6 +66,7 @@ class Figures:
     rates: Rows
     findings: list[FindingView]
     categories: Rows
+    money: dict[str, Rows]
     differences: Rows
     nodes: Rows
 
@@ -82,6 +86,7 @@ def collect(client: QueryRunner, asked: Asked) -> Figures:
     """Ask the queries. An empty warehouse gives empty figures, not an error."""
     window, tenant = asked.window, asked.tenant
     bounds = {"from_at": window.from_at, "to_at": window.to_at}
+    priced = {"price_basis": PRICE_BASIS, **bounds}
 
     def rows(name: str, **parameters: Any) -> Rows:
         found: Rows = client.query(name, **parameters).to_pylist()
@@ -101,6 +106,14 @@ def collect(client: QueryRunner, asked: Asked) -> Figures:
         rates=rows("ledger_rates", **bounds),
         findings=ranked(findings, asked.texts),
         categories=rows("findings_by_category", tenant=tenant, **bounds),
+        money={
+            currency["currency"]: [
+                row
+                for row in rows("money_by_finding", currency=currency["currency"], **priced)
+                if tenant in {"", row["tenant"]}
+            ]
+            for currency in rows("money_currencies", **priced)
+        },
         differences=rows("inventory_differences"),
         nodes=[] if tenant else rows("coverage_by_node", **bounds),
     )

@@ -95,6 +95,10 @@ def _context(found: figures.Figures, asked: figures.Asked) -> dict[str, Any]:
         "finding_count": len(counted),
         "sentences": [each.sentence(texts) for each in counted[: figures.LARGEST_FINDINGS]],
         "categories": _category_rows(found, texts),
+        "amounts": {one.finding_id: _amount(found, "finding_id", one.finding_id) for one in counted}
+        if found.money
+        else {},
+        "amount_basis": texts.code("price_basis", figures.PRICE_BASIS),
         "aside": [(each, each.sentence(texts)) for each in aside[: figures.LARGEST_FINDINGS]],
         "hours": lambda value: numbers.gpu_hours(value, texts.language),
         "percent": numbers.percent,
@@ -105,6 +109,15 @@ def _context(found: figures.Figures, asked: figures.Asked) -> dict[str, Any]:
     }
 
 
+def _amount(found: figures.Figures, column: str, wanted: str) -> str:
+    """What the findings whose `column` is `wanted` cost, by currency: two are never added."""
+    shown = []
+    for currency, rows in found.money.items():
+        known = [row["amount"] for row in rows if row[column] == wanted and row["amount"] is not None]
+        shown += [numbers.money(sum(known), currency)] if known else []
+    return ", ".join(shown) or numbers.NO_VALUE
+
+
 def _category_rows(found: figures.Figures, texts: Texts) -> list[list[str]]:
     return [
         [
@@ -112,6 +125,7 @@ def _category_rows(found: figures.Figures, texts: Texts) -> list[list[str]]:
             numbers.count(row["finding_count"]),
             numbers.count(row["open_count"]),
             numbers.gpu_hours(row[HOURS_OF.get(row["category"], "gpu_hours_wasted")], texts.language),
+            *([_amount(found, "category", row["category"])] if found.money else []),
         ]
         for row in found.categories
     ]

@@ -353,7 +353,10 @@ QUERIES: Mapping[str, Callable[[Mapping[str, Any]], list[dict[str, Any]]]] = {
     "fragmentation_series": recorded_api.fragmentation,
     "fault_list": lambda p: recorded_api.faults(p, HOSTILE),
     "money_currencies": lambda _: [{"currency": code, "price_count": 1} for code in ("CNY", "USD")],
-    "money_by_finding": lambda _: [{"finding_id": f"f{n:015d}", "amount": 1000.0 * n or None} for n in range(4)],
+    "money_by_finding": lambda _: [
+        {"finding_id": f"f{n:015d}", "category": "waste", "tenant": TENANTS[0], "amount": 1000.0 * n or None}
+        for n in range(4)
+    ],
 }
 
 ANSWERS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {

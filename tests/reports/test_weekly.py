@@ -167,3 +167,26 @@ def test_advice_stands_outside_waste():
     assert "slow-job" in aside
     assert "17 rows in all; the first 3 are shown." in text
     assert re.search(r"Advice</td><td[^>]*>1</td><td[^>]*>1</td><td[^>]*>900,000 GPU-h", html)
+
+
+class Unpriced(RecordedClient):
+    """A client of a site without a price book."""
+
+    def query(self, name, /, **parameters):
+        table = super().query(name, **parameters)
+        return table.slice(0, 0) if name == "money_currencies" else table
+
+
+def test_money_stands_beside_hours_by_currency_and_only_where_there_are_prices():
+    _, _, text = render()
+    assert "6,000 CNY, 6,000 USD" in text, "of three priced findings; currencies are not added"
+    assert "Amount - " in text, "what has no price costs nothing known"
+    assert "Amounts: amortised prices at each hour" in text
+    _, _, text = render(Unpriced())
+    assert "Amount" not in text
+    assert "CNY" not in text
+
+
+def test_a_tenants_report_has_no_other_tenants_money():
+    _, _, text = render(tenant="ads")
+    assert "CNY" not in text
