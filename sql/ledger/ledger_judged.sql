@@ -94,7 +94,7 @@ kinds as (
 marked as (
     select
         *,
-        case when run_kind is not null then hash(run_kind, is_in_grace) end as run_mark,
+        case when run_kind is not null then hash(run_kind, run_kind in ('idle', 'quiet') and is_in_grace) end as run_mark,
         case when run_kind is not null then last_at end as seen_at,
         hash(
             run_kind, hour_at, share, signal, is_shared, is_power_checked, is_contradicted, is_before_ready, is_in_grace, is_floor, phase, is_by_steps, is_graded, is_unsure, is_tensor_graded
