@@ -130,7 +130,7 @@ def parse(text: str, name: str) -> Policy:
     except ValidationError as error:
         first = error.errors()[0]
         raise ConfigError(f"policy {name}: {_place(first['loc'], text)}: {first['msg']}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"policy {name}: {error}") from error
     tables: Mapping[str, tuple[Subject, ...]] = {"threshold": policy.threshold, "exemption": policy.exemption}
     for table, entries in tables.items():
@@ -144,7 +144,7 @@ def load(path: Path | None) -> Policy:
     if path is None:
         return Policy()
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         raise ConfigError(f"policy {path}: {error}") from error
     return parse(text, str(path))

@@ -168,6 +168,7 @@ def test_a_policy_exempts_counts_and_ends(found: Callable[..., Api], tmp_path: P
         (EXEMPTION.replace('"li.wei"', '""'), "exemption 1 (line 2).owner"),
         (EXEMPTION.replace("2026-03-03T12:00:00Z", "2026-03-03T12:00:00"), "exemption 1 (line 2).expires_at"),
         ("[[exemptions]]", "exemptions"),
+        pytest.param("a = " + "[" * 3000, "recursion", id="nested too deep"),
         ("[[threshold", "Expected ']]' at the end of an array declaration"),
     ],
 )
@@ -177,6 +178,12 @@ def test_a_broken_policy_names_the_place(tmp_path: Path, text: str, message: str
         load_checked(file)
     assert str(caught.value).startswith(f"policy {file}: ")
     assert message in str(caught.value)
+
+
+def test_a_policy_may_begin_with_an_editors_mark(tmp_path: Path) -> None:
+    assert not load_checked(
+        _policy(tmp_path, "\ufeff[[threshold]]\nrule = 'idle_allocation'\nmin_idle_minutes = 60")
+    ).exemption
 
 
 def test_findings_and_policy_on_the_command_line(api: Api, cli: Callable[..., Ran], tmp_path: Path) -> None:
