@@ -17,8 +17,8 @@ Rows = list[dict[str, Any]]
 
 LARGEST_FINDINGS = 3
 PRICE_BASIS = "amortised"
-ASIDE = ("health", "advice")
-"""Categories that are no waste: they have a list of their own."""
+ASIDE = ("quota", "health", "advice")
+"""Categories that are no waste of GPU-hours in the ledger: they have a list of their own."""
 QUERIES = (
     "ledger_by",
     "ledger_series",

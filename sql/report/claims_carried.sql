@@ -16,7 +16,37 @@ with open_subjects as (
         and until_at >= :from_at::timestamptz - interval 2 hour
 )
 
-select claim.* exclude (analyzer)
+select
+    claim.subject_kind,
+    claim.subject_id,
+    claim.workload_id,
+    claim.hour_at,
+    claim.from_at,
+    claim.until_at,
+    claim.tenant,
+    claim."user",
+    claim.queue,
+    claim.kind,
+    claim.gpu_uuid,
+    claim.slice_id,
+    claim.allocation_id,
+    claim.node,
+    claim.model,
+    claim.state,
+    claim.cause,
+    claim.basis,
+    claim.is_shared,
+    claim.gpu_hours,
+    claim.held_gpu_hours,
+    claim.observed_minutes,
+    claim.coverage_ratio,
+    claim.gpu_util_ratio,
+    claim.sm_active_ratio,
+    claim.core_active_ratio,
+    claim.tensor_active_ratio,
+    claim.dram_active_ratio,
+    claim.fb_used_ratio,
+    claim.power_watts
 from claim
 semi join open_subjects
     on

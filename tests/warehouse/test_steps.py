@@ -200,3 +200,11 @@ def test_101_as_reported(ledger: Judged, clock: str, lost: float) -> None:
     load(ledger, rows, 2 * MINUTE, until)
     check_hang(ledger, until, 4, datetime.fromisoformat("2026-03-02T22:34:00+00:00"))
     assert ledger.hours(minutes=(until - AT) / MINUTE)["alloc_stalled"] == pytest.approx(lost, abs=1e-4)
+
+
+def test_a_standstill_that_outlasts_the_grace_is_one(ledger: Judged) -> None:
+    """Ready at 0: grace ends at 10 and cuts a standstill of 10 minutes, 4 to 14, into two of less."""
+    ledger.hold("g", minutes=60, ready_minute=0)
+    ledger.read("g", 0, 60, **BUSY)
+    told(ledger, [0, 2, 4, *range(14, 60, 2)])
+    assert stalled(ledger, 60) == [(4, 14)]
