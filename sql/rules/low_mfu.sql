@@ -41,7 +41,7 @@ select
     held.share * piece.hours as gpu_hours,
     held.share * piece.hours as held_gpu_hours,
     piece.hours * 60 as observed_minutes,
-    1.0 as coverage_ratio,
+    1::double as coverage_ratio,
     held.gpu_util_ratio,
     held.sm_active_ratio,
     null::double as core_active_ratio,
