@@ -175,4 +175,8 @@ def test_anew_forgets_what_another_window_found(site: Site) -> None:
         site.hour(number)
     site.engine().go_on(Told(), site.window, {})
     site.engine().go_on(Told(), Window(at(240), at(480)), {}, anew=True)
-    assert sorted(row[:3] for row in site.found().values()) == [("a", at(240), at(340)), ("b", at(300), at(480))]
+    assert sorted(row[:3] for row in site.found().values()) == [
+        ("a", at(240), at(340)),
+        ("b", at(240), at(250)),  # the end of a stretch that began before
+        ("b", at(300), at(480)),
+    ]

@@ -26,8 +26,11 @@ KNOWN_INTERVALS = 3
 SHORTEST_SECONDS = 0.001
 """A queue's state that held for less is not worth a row, and the warehouse refuses it."""
 
-PASSED = ("reading", "source_read", "holding", "service_load")
-"""Streams that are stored as they come."""
+PASSED = frozenset(
+    ("reading", "source_read", "holding", "service_load", "job_step", "job_model", "workload_phase", "checkpoint")
+    + ("fault_event", "price", "conversion")
+)
+"""What is stored as it comes, should a scheduler tell it."""
 
 LEARNT = (
     "node",
