@@ -186,13 +186,6 @@ def _finding_list(p: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [row for row in rows if p["analyzer"] in {"", row["analyzer"]} and p["tenant"] in {"", row["tenant"]}]
 
 
-def _findings_by_category(p: Mapping[str, Any]) -> list[dict[str, Any]]:
-    rows = _finding_list({**p, "analyzer": ""})
-    hours = {name: sum(row[f"gpu_hours_{name}"] for row in rows) for name in ("wasted", "observed")}
-    told = {"finding_count": len(rows), "open_count": 3, "gpu_hours_lost": 0.0}
-    return [{"category": "waste", **told, **{f"gpu_hours_{name}": value for name, value in hours.items()}}]
-
-
 def _findings_by_cause(_: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = [_finding(index) for index in range(18)]
     sums = _sums([((row["analyzer"], row["cause_code"]), row["gpu_hours_wasted"]) for row in rows])
@@ -343,7 +336,7 @@ QUERIES: Mapping[str, Callable[[Mapping[str, Any]], list[dict[str, Any]]]] = {
     "gpu_timeline": _gpu_timeline,
     "gpu_readings": _gpu_readings,
     "finding_list": _finding_list,
-    "findings_by_category": _findings_by_category,
+    "findings_by_category": lambda p: recorded_api.by_category(_finding_list({**p, "analyzer": ""})),
     "findings_by_cause": _findings_by_cause,
     "inventory_differences": _inventory_differences,
     "coverage_by_node": _coverage_by_node,
