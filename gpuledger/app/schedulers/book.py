@@ -27,8 +27,10 @@ SHORTEST_SECONDS = 0.001
 """A queue's state that held for less is not worth a row, and the warehouse refuses it."""
 
 PASSED = frozenset(
-    ("reading", "source_read", "holding", "service_load", "job_step", "job_model", "workload_phase", "checkpoint")
-    + ("fault_event", "price", "conversion")
+    {
+        *("reading", "source_read", "holding", "service_load"),
+        *("job_step", "job_model", "workload_phase", "checkpoint", "fault_event", "price", "conversion"),
+    }
 )
 """What is stored as it comes, should a scheduler tell it."""
 
