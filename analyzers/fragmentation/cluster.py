@@ -26,6 +26,9 @@ WHOLE_GPU = 0.999999
 LEVELS = ("nvl_domain", "leaf", "spine", "cluster")
 """Levels of the network that nodes have a column for, the nearest first; level "node" comes before them."""
 
+_INSIDE = {"spine": ("cluster",), "leaf": ("spine", "cluster"), "nvl_domain": ("cluster",)}
+"""Levels above that tell two domains of one name apart. An NVLink domain may span leaves."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
@@ -107,7 +110,7 @@ def read_cluster(runner: QueryRunner, at: datetime, levels: Mapping[str, str] | 
         gpu_count=nodes["gpu_count"].to_numpy().astype(np.int64),
         **{name: _floats(nodes[name]) for name in ("cpu_milli", "memory_mib", "cpu_free_milli", "memory_free_mib")},
         domains={
-            **{level: _texts(nodes[level]) for level in LEVELS},
+            **{level: _texts(column) for level, column in _apart(nodes).items()},
             **_told(nodes.get_column("topology").to_list(), levels or {}),
         },
         card=_texts(cards["gpu_uuid"]),
@@ -117,6 +120,22 @@ def read_cluster(runner: QueryRunner, at: datetime, levels: Mapping[str, str] | 
         free_gpus=_floats(cards["free_gpus"]),
         ledger_cause=_texts(cards["free_cause"]),
     )
+
+
+def _apart(nodes: pl.DataFrame) -> dict[str, pl.Series]:
+    """The domains of each level, told apart where two of one name stand in different domains of a level above.
+
+    Racks are often numbered anew in each row. A name that stands in one place only needs no more: nodes of it whose
+    upper domain nobody told belong to it.
+    """
+    found = {level: nodes.get_column(level) for level in LEVELS}
+    for level, above in _INSIDE.items():
+        table = pl.DataFrame({name: found[name] for name in (level, *above)})
+        is_repeated = pl.any_horizontal(pl.col(name).drop_nulls().n_unique().over(level) > 1 for name in above)
+        full = pl.concat_str(pl.col(*above).fill_null(""), pl.col(level), separator="\x1f")
+        named = pl.when(pl.col(level).is_null()).then(None).when(is_repeated).then(full).otherwise(pl.col(level))
+        found[level] = table.select(named.alias(level)).to_series()
+    return found
 
 
 def _texts(column: pl.Series) -> Texts:

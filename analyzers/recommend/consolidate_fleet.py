@@ -128,7 +128,8 @@ class Room:
         wanted = (need.cards_of(host), need.cpu_milli, need.memory_mib)
         if need.models and host.model not in need.models:
             return 0
-        return floor(min(free / one for free, one in zip(self._free[node], wanted, strict=True) if one > 0))
+        # A node that holds more CPU or memory than it has takes nothing; it does not take room from the others.
+        return max(0, floor(min(free / one for free, one in zip(self._free[node], wanted, strict=True) if one > 0)))
 
     def take(self, asked: Resident | Need, node: str, count: int = 1) -> None:
         """Hold what `asked` needs on `node`, `count` times; a negative count gives it back."""

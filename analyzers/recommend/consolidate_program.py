@@ -22,7 +22,7 @@ import numpy.typing as npt
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from analyzers.recommend.consolidate_fleet import Problem, Step, closed, greedy, in_order, openable, opened
+from analyzers.recommend.consolidate_fleet import Host, Problem, Step, closed, greedy, in_order, openable, opened
 
 Floats = npt.NDArray[np.float64]
 
@@ -69,6 +69,12 @@ def _nothing_on_stdout() -> Iterator[None]:
             os.close(kept)
 
 
+def _free(host: Host) -> list[int]:
+    """What is known to be free on `host`; below 0 where more is held than it has."""
+    known = (host.free_cards, host.cpu_free_milli, host.memory_free_mib)
+    return [one for one in known if one is not None]
+
+
 class _Program:
     """One block's constraints; each stage adds a row, each solve keeps the best point."""
 
@@ -79,11 +85,12 @@ class _Program:
         self.opening = sorted(host.node for host in openable(problem))
         self.residents = sorted(problem.residents, key=lambda one: one.name)
         models = {host.node: host.model for host in problem.hosts}
+        over = {host.node for host in problem.hosts if min(_free(host), default=0) < 0}
         self.arcs = [
             (j, node)
             for j, one in enumerate(self.residents)
             for node in self.targets
-            if node != one.node and (not one.models or models[node] in one.models)
+            if node not in {one.node, *over} and (not one.models or models[node] in one.models)
         ]
         self.width = len(self.arcs) + len(self.opening)
         self.upper: Floats = np.ones(self.width)
@@ -116,8 +123,9 @@ class _Program:
             asked = (problem.need.cards_of(host), problem.need.cpu_milli, problem.need.memory_mib)
             free = (host.free_cards, host.cpu_free_milli, host.memory_free_mib)
             for kind, (one, left) in enumerate(zip(asked, free, strict=True)):
+                # What a node holds beyond what it has may stay, but has to go before the node counts as opened.
                 if left is not None:
-                    self._row(self._load(host.node, kind, one), -np.inf, left)
+                    self._row(self._load(host.node, kind, one - min(left, 0)), -np.inf, max(left, 0))
         self._tighten()
         self._row(self.arc_weights([len(one.pods) for one in self.residents]), 0, problem.max_moves)
         for tenant, cards in problem.tenant_cards.items():

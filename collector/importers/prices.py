@@ -7,6 +7,7 @@ TOML they are tables `[[price]]` and `[[conversion]]` with the same names. A pla
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 import tomllib
@@ -67,7 +68,7 @@ def _entries(file: Path, rejections: Rejections) -> Iterator[tuple[str, int, Map
     if file.suffix.lower() == ".toml":
         yield from _tables(text, rejections)
         return
-    header = {name.strip() for name in text.partition("\n")[0].split(",")}
+    header = {name.strip() for name in next(csv.reader(text.splitlines()[:1]), [])}
     kind = "conversion" if "factor" in header else "price"
     for line, cells in rows(text, REQUIRED[kind], rejections):
         yield kind, line, cells
@@ -133,13 +134,15 @@ def _text(cells: Mapping[str, Any], column: str) -> str:
     value = cells.get(column, "")
     if not isinstance(value, str):
         raise BadInput(column, f"{str(value)[:40]!r} is no text")
+    if "\ufffd" in value:
+        raise BadInput(column, f"{value[:40]!r} is not in UTF-8: save the file as CSV UTF-8")
     return value.strip()
 
 
 def _number(cells: Mapping[str, Any], column: str, *, is_positive: bool = False) -> float:
     try:
         value = math.nan if isinstance(cells[column], bool) else float(cells[column])
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         value = math.nan
     if not math.isfinite(value) or value < 0 or (is_positive and value == 0):
         least = "above 0" if is_positive else "of 0 or more"

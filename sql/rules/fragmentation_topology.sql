@@ -14,6 +14,33 @@ with nodes_known_now as (
     qualify row_number() over (partition by node order by from_at desc) = 1
 ),
 
+-- Two domains of one name in different domains above are two: racks are often numbered anew in each row.
+spines_told_apart as (
+    select
+        node,
+        pool,
+        cluster,
+        leaf,
+        case when count(distinct cluster) over (partition by spine) > 1 then cluster || chr(31) || spine else spine end as spine,
+        case when count(distinct cluster) over (partition by nvl_domain) > 1 then cluster || chr(31) || nvl_domain else nvl_domain end as nvl_domain
+    from nodes_known_now
+),
+
+nodes_told_apart as (
+    select
+        node,
+        pool,
+        cluster,
+        spine,
+        nvl_domain,
+        case
+            when count(distinct spine) over (partition by leaf) > 1 or count(distinct cluster) over (partition by leaf) > 1
+                then cluster || chr(31) || coalesce(spine, '') || chr(31) || leaf
+            else leaf
+        end as leaf
+    from spines_told_apart
+),
+
 -- A card that is known and not in service keeps its node from being wholly free.
 cards_out_of_service as (
     select node
@@ -35,13 +62,13 @@ free_nodes as (
 
 free_nodes_at_each_level as (
     select
-        nodes_known_now.node,
-        nodes_known_now.pool,
+        nodes_told_apart.node,
+        nodes_told_apart.pool,
         unnest([1, 2, 3, 4]) as distance,
         unnest(['nvl_domain', 'leaf', 'spine', 'cluster']) as level,
         unnest([nvl_domain, leaf, spine, cluster]) as domain
-    from nodes_known_now
-    where nodes_known_now.node in (select free_nodes.node from free_nodes)
+    from nodes_told_apart
+    where nodes_told_apart.node in (select free_nodes.node from free_nodes)
 ),
 
 free_nodes_of_each_domain as (

@@ -268,6 +268,23 @@ def test_a_node_need_not_be_emptied_where_half_of_it_is_wanted() -> None:
     assert (found.tuple, moves_of(found), found.opened) == ((1, 1, 2), [("b2", "C")], ("B",))
 
 
+def test_a_node_that_holds_more_than_it_has_keeps_no_other_from_being_opened() -> None:
+    hosts = [host("A", 2, 4, cpu_free_milli=8), host("B", 3, 4, cpu_free_milli=8), host("C", 4, 4, cpu_free_milli=-5)]
+    residents = [resident("a", "A", 2), resident("b", "B", 1)]
+    found = consolidate(Problem(hosts=hosts, residents=residents))
+    assert (found.method, found.tuple, found.opened, found.gap_nodes) == ("program", (1, 1, 1.0), ("B",), 0)
+    room, need = Room(hosts), Need(cards=1, cpu_milli=2)
+    assert [room.count(need, node) for node in "ABC"] == [2, 3, 0], "it takes nothing, and nothing from the others"
+
+
+@pytest.mark.parametrize(("left", "opens"), [(-2, False), (-1, False), (0, True)])
+def test_such_a_node_is_opened_once_what_is_too_much_has_left(left: int, opens: bool) -> None:
+    hosts = [host("A", 2, 4, cpu_free_milli=left), host("B", 2, 4, cpu_free_milli=9)]
+    residents = [resident("a", "A", 2, cpu_milli=3), resident("b", "B", 1, cpu_milli=1)]
+    found = consolidate(Problem(hosts=hosts, residents=residents, need=Need(cards=4, cpu_milli=3)))
+    assert found.opened == (("A",) if opens else ())
+
+
 def test_nothing_moves_to_a_node_that_is_open_already() -> None:
     problem = Problem(hosts=[host("A", 5), host("E", 8)], residents=[resident("a3", "A", 3)])
     assert consolidate(problem) == Moves(steps=(), opened=(), method="program")

@@ -118,3 +118,11 @@ def test_a_weighting_without_classes_measures_nothing(
     totals = Fragmentation().run(house, window, {}).totals
     assert (totals["fragmented_gpus"], totals["class_count"]) == (None, 0)
     assert totals["fragmented_gpus_by_weighting"] == {"demand": None, "pods": None, "all": 1.0, "published": 1.0}
+
+
+def test_racks_of_one_name_in_two_rows_are_two(house: Warehouse, put_node: Callable[..., None]) -> None:
+    for place, (leaf, spine) in enumerate([("r1", "A"), ("r1", "B"), ("r2", "A"), ("r2", None)]):
+        put_node(f"n{place}", [1000], at=AT, leaf=leaf, spine=spine)
+    rows = {row["level"]: row for row in house.query("fragmentation_topology", at=AT, gang_nodes=2).to_pylist()}
+    assert (rows["leaf"]["slot_count"], rows["leaf"]["domain_count"]) == (1, 3)
+    assert rows["spine"]["slot_count"] == 1

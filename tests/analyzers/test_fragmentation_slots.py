@@ -157,3 +157,22 @@ def test_set_aside_nodes_and_further_levels(
     assert (found["leaf", 1]["slot_count"], found["leaf", 4]["slot_count"]) == (7, 1)
     assert (found["rack", 1]["slot_count"], found["rack", 4]["slot_count"]) == (7, 1)
     assert found["rack", 4]["largest_gang_gpus"] == 4
+
+
+def test_racks_of_one_name_in_two_rows_are_two(house: Warehouse, put: Callable[..., None]) -> None:
+    where = [("r1", "A"), ("r1", "B"), ("r2", "A"), ("r2", None), (None, "B")]
+    before = AT - timedelta(days=1)
+    for place, (leaf, spine) in enumerate(where):
+        node = f"n{place}"
+        put("node", {"node": node, "gpu_count": 8, "leaf": leaf, "spine": spine, "from_at": before})
+        put(
+            "asset",
+            *(
+                {"gpu_uuid": f"{node}/{slot}", "node": node, "status": "in_service", "from_at": before}
+                for slot in range(8)
+            ),
+        )
+    found = _rows(read_cluster(house, AT), 16)
+    assert found["leaf", 16]["slot_count"] == 1, "r1 of A and r1 of B are not one; r2 is, though a label is missing"
+    assert found["leaf", 16]["domain_count"] == 3
+    assert found["spine", 16]["slot_count"] == 2

@@ -93,6 +93,23 @@ def test_factors_are_told_from_prices_by_their_header(tmp_path: Path) -> None:
     assert [(row, place) for row, place, _ in bad] == [(3, "line 3, model"), (4, "line 4, factor")]
 
 
+def test_a_spreadsheets_quoted_header_and_other_encoding(tmp_path: Path) -> None:
+    found, bad = kept(written(tmp_path, '"model","basis","factor","from_at"\n"H100",owner,2.5,2026-03-01\n'))
+    assert (found["conversion"][0]["factor"], bad) == (2.5, [])
+    book = tmp_path / "gbk.csv"
+    book.write_bytes(f"{HEADER}{GOOD}H100,\u8bed\u97f3,list,1,CNY,2026-03-01,\n".encode("gbk"))
+    found, bad = kept(book)
+    assert [row["tenant"] for row in found["price"]] == ["ads"], "a name that cannot be read prices nobody"
+    assert [(row, place) for row, place, _ in bad] == [(3, "line 3, tenant")]
+
+
+def test_a_number_that_no_float_holds_costs_its_table(tmp_path: Path) -> None:
+    huge = "1" + "0" * 400
+    text = f'[[price]]\nbasis = "list"\ncurrency = "CNY"\nfrom_at = 2026-03-01\nprice_per_gpu_hour = {huge}\n'
+    _, bad = kept(written(tmp_path, text, "book.toml"))
+    assert [(row, place) for row, place, _ in bad] == [(1, "line 1, price_per_gpu_hour")]
+
+
 TOML = """# the book
 [[price]]
 model = "H100"
