@@ -1,80 +1,47 @@
-"""What every source promises, whatever it reads: the same suite for each."""
+"""What every source promises, whatever it reads: the same suite for each of the registered ones.
+
+`worlds/<name>.py` makes what a source reads.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import datetime, timedelta
-from pathlib import Path
+from importlib import import_module
 from typing import Any
 
 import pytest
 
-from collector.sources.dcgm import DcgmSource
-from collector.sources.nvidia_smi import NvidiaSmiSource
-from collector.sources.nvml import NvmlSource
-from gpuledger.model import RECORDS, Reading, to_table
-from gpuledger.model.vocabulary import READ_SCOPES
-from gpuledger.ports import Source
+from gpuledger.model import RECORDS, to_table
+from gpuledger.model.vocabulary import QUALITY_KINDS, QUALITY_SUBJECTS, READ_SCOPES
+from gpuledger.ports import Observation
 from gpuledger.registry import SOURCES, resolve
+from tests.collector.worlds.case import Case
 
 
-@dataclass
-class Case:
-    """One source that shows cards 0 and 1 of node `n1`, card 1 without a power reading, and ways to break it."""
-
-    source: Source
-    break_it: Callable[[], None]
-    power_watts: float
-
-
-@pytest.fixture(params=["dcgm", "nvml", "nvidia_smi"])
-def case(request):
-    case = request.getfixturevalue(f"{request.param}_case")
+@pytest.fixture(params=SOURCES)
+def case(request) -> Iterator[Case]:
+    case: Case = import_module(f"tests.collector.worlds.{request.param}").world(request)
     yield case
     getattr(case.source, "close", lambda: None)()
 
 
 @pytest.fixture
-def dcgm_case(target) -> Case:
-    target.page = (
-        b'DCGM_FI_DEV_GPU_UTIL{UUID="GPU-00000000-0000-0000-0000-000000000000",modelName="H100",Hostname="n1"} 97\n'
-        b'DCGM_FI_DEV_GPU_UTIL{UUID="GPU-00000001-0000-0000-0000-000000000000",modelName="H100",Hostname="n1"} 97\n'
-        b'DCGM_FI_DEV_POWER_USAGE{UUID="GPU-00000000-0000-0000-0000-000000000000",Hostname="n1"} 512.345\n'
-    )
-    source = DcgmSource(target.url, interval_seconds=15, timeout_seconds=2)
-    return Case(source, lambda: setattr(target, "status", 500), 512.345)
+def devices(case) -> Case:
+    if not case.lists_devices:
+        pytest.skip("optional: the source lists no devices")
+    return case
 
 
-@pytest.fixture
-def nvml_case(nvml_stub) -> Case:
-    nvml_stub.scenario("rc.nvmlDeviceGetPowerUsage.1 3")
-    source = NvmlSource(node="n1", interval_seconds=15, timeout_seconds=10, environment=nvml_stub.environment)
-    return Case(source, lambda: nvml_stub.scenario("rc.nvmlDeviceGetUtilizationRates 9"), 512.345)
+def rows_of(observation: Observation) -> dict[str, Any]:
+    own = {"source_read": observation.reads, "reading": observation.readings, "holding": observation.holdings}
+    return own | dict(observation.others)
 
 
-@pytest.fixture
-def nvidia_smi_case(tmp_path) -> Case:
-    lines = [
-        "uuid, name, utilization.gpu [%], power.draw [W]",
-        "GPU-00000000-0000-0000-0000-000000000000, NVIDIA H100 80GB HBM3, 97 %, 512.345 W",
-        "GPU-00000001-0000-0000-0000-000000000000, NVIDIA H100 80GB HBM3, 97 %, [N/A]",
-    ]
-    answer = tmp_path / "answer"
-    answer.write_text("\n".join(lines))
-    stub = Path(__file__).resolve().parents[1] / "stubs" / "nvidia_smi" / "nvidia-smi"
-    environment = os.environ | {"NVIDIA_SMI_STUB": str(tmp_path)}
-    source = NvidiaSmiSource(node="n1", interval_seconds=15, command=str(stub), environment=environment)
-    return Case(source, lambda: (answer.write_text("NVIDIA-SMI has failed"), None)[1], 512.345)
-
-
-def test_every_registered_source_is_tested_here():
-    lists_no_device = {"kube_state_metrics"}
-    assert set(SOURCES) - lists_no_device == {"dcgm", "nvml", "nvidia_smi"}
-    for name in SOURCES:
-        assert hasattr(resolve("sources", name), "read")
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_registered_source_can_be_made(name):
+    assert hasattr(resolve("sources", name), "read")
 
 
 def test_a_source_has_a_name_and_an_interval(case):
@@ -82,52 +49,51 @@ def test_a_source_has_a_name_and_an_interval(case):
     assert case.source.interval_seconds == 15
 
 
-def test_a_read_says_that_the_node_was_read_and_what_it_has(case, now):
+def test_a_read_says_that_something_was_read(case, now):
     (read,) = case.source.read(now).reads
-    assert (read.ok, read.node, read.device_count, read.error) == (True, "n1", 2, None)
-    assert (read.ts, read.interval_seconds) == (now, 15)
+    assert (read.ok, read.error, read.ts, read.interval_seconds) == (True, None, now, 15)
     assert read.scope in READ_SCOPES
 
 
-def test_identity_is_the_uuid_and_units_are_ours(case, now):
-    first, second = case.source.read(now).readings
-    assert first.gpu_uuid == "GPU-00000000-0000-0000-0000-000000000000"
-    assert second.gpu_uuid == "GPU-00000001-0000-0000-0000-000000000000"
-    assert (first.gpu_util_ratio, first.power_watts, first.model) == (0.97, case.power_watts, "H100")
-    assert (first.ts, first.node, first.interval_seconds) == (now, "n1", 15)
-
-
-def test_what_is_not_measured_is_none(case, now):
-    _, second = case.source.read(now).readings
-    assert second.power_watts is None
-    assert second.quality_flags == 0
+def test_a_read_gives_rows(case, now):
+    rows = rows_of(case.source.read(now))
+    assert any(rows[record] for record in rows if record not in ("source_read", "quality_event"))
 
 
 def test_values_lie_in_the_bounds_of_their_columns(case, now):
-    for reading in case.source.read(now).readings:
-        for column in dataclasses.fields(Reading):
-            value: Any = getattr(reading, column.name)
+    for name, rows in rows_of(case.source.read(now)).items():
+        for column in dataclasses.fields(RECORDS[name].cls):
             low, high = column.metadata.get("low"), column.metadata.get("high")
-            assert value is None or low is None or low <= value
-            assert value is None or high is None or value <= high
+            choices = column.metadata.get("choices")
+            for value in (getattr(row, column.name) for row in rows):
+                assert value is None or low is None or low <= value
+                assert value is None or high is None or value <= high
+                assert value is None or choices is None or value in choices
 
 
 def test_rows_are_unique_by_the_records_key_and_fit_its_schema(case, now):
-    observation = case.source.read(now)
-    for name, rows in (("reading", observation.readings), ("source_read", observation.reads)):
+    for name, rows in rows_of(case.source.read(now)).items():
         keys = [tuple(getattr(row, column) for column in RECORDS[name].key) for row in rows]
         assert len(set(keys)) == len(keys)
         assert to_table(name, rows).num_rows == len(rows)
 
 
-def test_a_source_that_fails_says_so_and_comes_back(case, now):
+def test_what_was_noticed_is_of_known_kinds(case, now):
+    for event in case.source.read(now).others.get("quality_event", ()):
+        assert event.kind in QUALITY_KINDS
+        assert event.subject_kind in QUALITY_SUBJECTS
+
+
+def test_a_source_that_fails_says_so(case, now):
     case.source.read(now)
     case.break_it()
     failed = case.source.read(now + timedelta(seconds=15))
     (read,) = failed.reads
-    assert (read.ok, read.node, read.device_count) == (False, "n1", None)
+    assert (read.ok, read.device_count) == (False, None)
     assert read.error
-    assert (failed.readings, failed.holdings) == ((), ())
+    assert not [
+        record for record, rows in rows_of(failed).items() if rows and record not in ("source_read", "quality_event")
+    ]
 
 
 @pytest.mark.parametrize("fail_first", [True, False])
@@ -136,3 +102,29 @@ def test_reading_never_raises(case, now: datetime, fail_first: bool):
         case.break_it()
     for turn in range(3):
         assert case.source.read(now + timedelta(seconds=15 * turn)).reads
+
+
+def test_a_read_names_the_node_and_counts_its_cards(devices, now):
+    (read,) = devices.source.read(now).reads
+    assert (read.node, read.device_count) == ("n1", 2)
+
+
+def test_a_failed_read_names_the_node(devices, now):
+    devices.source.read(now)
+    devices.break_it()
+    (read,) = devices.source.read(now + timedelta(seconds=15)).reads
+    assert read.node == "n1"
+
+
+def test_identity_is_the_uuid_and_units_are_ours(devices, now):
+    first, second = devices.source.read(now).readings
+    assert (first.gpu_uuid, second.gpu_uuid) == devices.uuids
+    column, activity = devices.activity
+    assert (getattr(first, column), first.power_watts, first.model) == (activity, devices.power_watts, devices.model)
+    assert (first.ts, first.node, first.interval_seconds) == (now, "n1", 15)
+
+
+def test_what_is_not_measured_is_none(devices, now):
+    _, second = devices.source.read(now).readings
+    assert second.power_watts is None
+    assert second.quality_flags == 0
