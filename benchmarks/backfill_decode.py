@@ -19,8 +19,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from collector.dcgm.assemble import Options, assemble
 from collector.dcgm.labels import SeriesReader
+from collector.devices.assemble import Options, assemble
 from collector.prometheus.answer import Answer, parse
 from collector.prometheus.columns import SeriesMemory
 

@@ -22,9 +22,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from collector.dcgm.assemble import Options, assemble
-from collector.dcgm.labels import DeviceSeries, SeriesReader
-from collector.dcgm.roster import Roster
+from collector.dcgm.labels import SeriesReader
+from collector.devices.assemble import Options, assemble
+from collector.devices.roster import Roster
+from collector.devices.subject import DeviceSeries
 from collector.exposition import Series
 from collector.samples import Samples
 

@@ -21,8 +21,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.exposition_parse import FAMILIES, seconds
-from collector.dcgm.assemble import Options, assemble
-from collector.dcgm.labels import DeviceSeries
+from collector.devices.assemble import Options, assemble
+from collector.devices.subject import DeviceSeries
 from collector.remote_write.decode import Decoded, Decoder
 from collector.remote_write.messages import message_class
 from collector.samples import Samples

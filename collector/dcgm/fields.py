@@ -12,43 +12,26 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
-from collector.bounds import BOUNDS
+import numpy as np
+
+from collector.devices.fields import FB_FREE, FIELDS, NVLINK_RX, NVLINK_TX, Field, bounded
 
 MIB = 2.0**20
 
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One metric name: the `column` of a reading it fills, and how.
-
-    The exporter's value times `times`, divided by `divided_by`, is in the column's unit (two numbers, because 57 %
-    is 57 / 100 and not 57 * 0.01); `low` and `high` bound the result, inclusive. Where several metrics fill one
-    column the lowest `rank` wins. `is_device_wide` metrics describe the physical card even when the exporter repeats
-    them for every MIG slice; `is_profiled` ones are cycles counted, which may slightly exceed all of a slice.
-
-    Where `label` names one, the value only counts how often the thing in that label happened lately: what the column
-    gets is the label's meaning, and a count of zero says nothing. `is_mask` columns collect bits of several series.
-    """
-
-    column: str
-    times: float = 1.0
-    divided_by: float = 1.0
-    rank: int = 0
-    is_device_wide: bool = False
-    is_profiled: bool = False
-    is_mask: bool = False
-    label: str = ""
-    low: float = 0.0
-    high: float = 0.0
-    index: int = 0
+_BLANKS = (
+    *(2.0**31 - 16 + code for code in range(4)),  # int32: blank, not found, not supported, no permission
+    *(2.0**47 + code for code in range(4)),  # the same in double precision; as int64 all are 2**63
+    2.0**63,
+)
+_SCALES = (1.0, 100.0, 1e3, 1e6, 1e9, 1024.0, 2.0**20)
+SENTINELS = tuple(np.unique([blank * scale for blank in _BLANKS for scale in _SCALES]).tolist())
+"""DCGM's blank codes, as written or scaled on the way."""
 
 
 def _field(column: str, *, times: float = 1.0, divided_by: float = 1.0, device_wide: bool = False) -> Field:
-    low, high = BOUNDS.get(column, (0.0, 2.0**50))
-    return Field(column, times, divided_by, is_device_wide=device_wide, low=low, high=high)
+    return bounded(Field(column, times, divided_by, is_device_wide=device_wide, blanks=SENTINELS))
 
 
 def _card(column: str, *, times: float = 1.0, divided_by: float = 1.0) -> Field:
@@ -66,23 +49,6 @@ def _profiled(column: str) -> Field:
 def _second(field: Field) -> Field:
     return dataclasses.replace(field, rank=1)
 
-
-FB_FREE = "fb_free_bytes"
-NVLINK_TX = "nvlink_tx_bytes_per_second"
-NVLINK_RX = "nvlink_rx_bytes_per_second"
-HELPER_COLUMNS = (FB_FREE, NVLINK_TX, NVLINK_RX)
-"""Columns that only serve to compute others: the total memory, and traffic in both directions together."""
-
-PROFILING_COLUMNS = (
-    "gr_engine_active_ratio",
-    "sm_active_ratio",
-    "tensor_active_ratio",
-    "dram_active_ratio",
-    "sm_occupancy_ratio",
-    "fp16_active_ratio",
-    "fp32_active_ratio",
-    "fp64_active_ratio",
-)
 
 _LIMIT = _card("power_limit_watts")
 _PCIE_TX = _card("pcie_tx_bytes_per_second")
@@ -187,16 +153,14 @@ def _names() -> tuple[dict[str, Field], dict[str, str]]:
         for name in older:
             fields[name], renamed[name] = field, newest
     fields |= _WITHOUT_NUMBER
-    return {name: dataclasses.replace(field, index=at) for at, (name, field) in enumerate(fields.items(), 1)}, renamed
+    return {name: FIELDS.register(field) for name, field in fields.items()}, renamed
 
 
 _FIELDS, _renamed = _names()
 RENAMED: Mapping[str, str] = MappingProxyType(_renamed)
 """Deprecated names and what DCGM calls the same field now."""
 
-_TRUE_RATIO = dataclasses.replace(_FIELDS["DCGM_FI_DEV_GPU_UTIL_RATIO"], divided_by=1.0, index=len(_FIELDS) + 1)
-FIELDS = (Field(""), *_FIELDS.values(), _TRUE_RATIO)
-"""Every field at its `index`. The first one stands for series that only prove that their device is there."""
+_TRUE_RATIO = FIELDS.register(dataclasses.replace(_FIELDS["DCGM_FI_DEV_GPU_UTIL_RATIO"], divided_by=1.0))
 
 
 def is_device_metric(name: str) -> bool:

@@ -18,8 +18,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collector.dcgm.assemble import Options, assemble
 from collector.dcgm.labels import SeriesReader
+from collector.devices.assemble import Options, assemble
 from collector.exposition import Series
 from collector.kube_state_metrics.book import PodBook
 from collector.prometheus.answer import Answer

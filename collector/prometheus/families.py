@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from collector.dcgm.fields import Field, field_named
+from collector.dcgm.fields import field_named
+from collector.devices.fields import Field
 from collector.kube_state_metrics.book import METRICS as POD_AND_NODE_METRICS
 from collector.prometheus.promql import Matcher, duration, selector
 

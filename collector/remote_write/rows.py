@@ -10,8 +10,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from collector.dcgm.assemble import Assembled, Options, assemble
-from collector.dcgm.labels import DeviceSeries, SeriesReader
+from collector.dcgm.labels import SeriesReader
+from collector.devices.assemble import Assembled, Options, assemble
+from collector.devices.subject import DeviceSeries
 from collector.exposition import Series
 from collector.remote_write.series import SOURCE
 from collector.samples import Samples

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from collector.dcgm.fields import is_device_metric
-from collector.dcgm.labels import DeviceSeries, SeriesReader
+from collector.dcgm.labels import SeriesReader
+from collector.devices.subject import DeviceSeries
 from collector.exposition import MAX_SERIES, Series
 from collector.kube_state_metrics.book import METRICS as KUBE_METRICS
 

@@ -1,154 +1,36 @@
-"""NVIDIA dcgm-exporter: one endpoint is one source.
-
-A page becomes one reading for each card and each MIG slice, one holding for each pod seen on one, and one
-`SourceRead` for each node. What is wrong with the page is said in `quality_event` rows.
-"""
+"""NVIDIA dcgm-exporter: one endpoint is one source."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
-from urllib.parse import urlsplit
+from typing import Any
 
 import httpx
 
-from collector.dcgm.assemble import Options, assemble
-from collector.dcgm.labels import HOLDER_LABELS, DeviceSeries, SeriesReader
-from collector.exposition import MAX_SERIES, ColumnPage, ExpositionParser
-from collector.fetch import Fetcher, target_name
-from gpuledger.errors import SourceError
-from gpuledger.model import Holding, QualityEvent, Reading, SourceRead
+from collector.dcgm.labels import HOLDER_LABELS, SeriesReader
+from collector.devices import page
+from collector.devices.page import PageSource, PageTarget, host_of
 from gpuledger.ports import Observation
 
 SOURCE = "dcgm"
-MAX_SKEW_SECONDS = 600.0
-MAX_ROWS = 50_000
-"""Readings that one page may give. A whole fleet is less; a target that makes up cards is told, and cut off."""
 
 
-class Target:
-    """What is remembered between the pages of one endpoint: its series, and which nodes it spoke for.
+class Target(PageTarget):
+    """What is remembered between the pages of one endpoint; options as those of `PageTarget`."""
 
-    `drop_labels` are left out of its series, before anything is compared or counted.
-    """
-
-    def __init__(  # noqa: PLR0913 settings of one endpoint, by keyword only
-        self,
-        *,
-        node: str | None = None,
-        fallback_node: str = "unknown",
-        interval_seconds: float = 60.0,
-        max_skew_seconds: float | None = MAX_SKEW_SECONDS,
-        max_series: int = MAX_SERIES,
-        gpu_util_ratio_unit: str = "percent",
-        drop_labels: Iterable[str] = (),
-    ) -> None:
-        self.name = node or fallback_node
-        self.node = node
-        self.fallback_node = fallback_node
-        self.interval_seconds = interval_seconds
-        self.max_skew_seconds = max_skew_seconds
-        self.series = SeriesReader(gpu_util_ratio_unit=gpu_util_ratio_unit)
-        self.parser: ExpositionParser[DeviceSeries] = ExpositionParser(
-            self.series.read, max_series=max_series, drop_labels=drop_labels, spare_labels=HOLDER_LABELS
-        )
-        self.uncached_series = 0
-        self._seen_nodes: tuple[str, ...] = ()
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        """The nodes that a failed or empty read is about: the configured one, those seen last, or the fallback."""
-        return (self.node,) if self.node else self._seen_nodes or (self.fallback_node,)
-
-    def remember(self, nodes: Sequence[str]) -> None:
-        """Note which nodes a page spoke for."""
-        self._seen_nodes = tuple(dict.fromkeys(nodes)) or self._seen_nodes
-
-    def options(self, now: datetime) -> Options:
-        """How the samples of a page scraped at `now` are to be understood."""
-        return Options(
-            now=now,
-            source=SOURCE,
-            interval_seconds=self.interval_seconds,
-            node=self.node,
-            fallback_node=self.fallback_node,
-            max_skew_seconds=self.max_skew_seconds,
-            holder=self.series.holder,
-        )
-
-    def read(self, node: str, now: datetime) -> SourceRead:
-        """That `node` was read at `now`, and showed no card."""
-        return SourceRead(
-            ts=now,
-            node=node,
-            source=SOURCE,
-            scope="device",
-            ok=True,
-            interval_seconds=self.interval_seconds,
-            device_count=0,
-        )
-
-    def events(self, page: ColumnPage[DeviceSeries], now: datetime, *, rows_beyond: int) -> list[QualityEvent]:
-        """What was wrong with the text of `page`: lines refused, by reason, series beyond the cap, labels and names."""
-        wrong = [("refused_line", reason, count) for reason, count in sorted(page.refused.items())]
-        wrong.append(("too_many_series", "lines beyond the cap of remembered series", page.uncached_series))
-        wrong.append(("too_many_series", "cards and slices beyond what one page may show", rows_beyond))
-        noticed = [
-            QualityEvent(
-                ts=now,
-                source=SOURCE,
-                subject_kind="target",
-                subject=self.name,
-                kind=kind,
-                detail=detail,
-                count=count,
-            )
-            for kind, detail, count in wrong
-            if count
-        ]
-        return noticed + self.series.take_events(now, SOURCE, self.name)
+    def __init__(self, *, gpu_util_ratio_unit: str = "percent", **options: Any) -> None:
+        reader = SeriesReader(gpu_util_ratio_unit=gpu_util_ratio_unit)
+        super().__init__(SOURCE, reader, holder_labels=HOLDER_LABELS, **options)
 
 
-def parse(page: bytes, now: datetime, target: Target | None = None) -> Observation:
-    """What `page`, scraped at `now`, says. Never raises; `target` carries what is known from earlier pages.
-
-    Text without any device and with lines that are no samples (a login page, say) is a failed read, not a node
-    without cards.
-    """
-    target = target or Target()
-    parsed = target.parser.parse_columns(page)
-    target.uncached_series = parsed.uncached_series
-    if parsed.skipped_lines and not len(parsed.samples):
-        return failure(target, now, f"no device on the page and {parsed.skipped_lines} lines that are no samples")
-    made = assemble(parsed.samples, target.options(now))
-    reads = [SourceRead(**row) for row in made.reads.to_pylist()]
-    target.remember([read.node for read in reads])
-    reads = reads or [target.read(node, now) for node in target.nodes]
-    # A bad line belongs to no node, so that the first one of the page carries them all.
-    reads[0] = dataclasses.replace(reads[0], skipped_lines=parsed.skipped_lines)
-    events = [QualityEvent(**row) for row in made.events.slice(0, MAX_ROWS).to_pylist()]
-    events += target.events(parsed, now, rows_beyond=max(0, len(made.readings) - MAX_ROWS))
-    return Observation(
-        reads=tuple(reads),
-        readings=tuple(Reading(**row) for row in made.readings.slice(0, MAX_ROWS).to_pylist()),
-        holdings=tuple(Holding(**row) for row in made.holdings.slice(0, MAX_ROWS).to_pylist()),
-        others={"quality_event": tuple(events)} if events else {},
-    )
+def parse(text: bytes, now: datetime, target: Target | None = None) -> Observation:
+    """What the page `text`, scraped at `now`, says: `collector.devices.page.parse`."""
+    return page.parse(text, now, target or Target())
 
 
-def failure(target: Target, now: datetime, error: str) -> Observation:
-    """The observation of a read that failed, for each node that the target speaks for."""
-    return Observation(
-        reads=tuple(
-            dataclasses.replace(target.read(node, now), ok=False, device_count=None, error=error)
-            for node in target.nodes
-        )
-    )
-
-
-class DcgmSource:
-    """Reads one endpoint. `client` may be shared by many sources; `Fetcher` says what `timeout_seconds` bounds."""
+class DcgmSource(PageSource):
+    """Reads one endpoint."""
 
     def __init__(  # noqa: PLR0913 settings of one endpoint, by keyword only
         self,
@@ -161,28 +43,11 @@ class DcgmSource:
         drop_labels: Iterable[str] = (),
         client: httpx.Client | None = None,
     ) -> None:
-        self.name = target_name(SOURCE, url)
-        self.interval_seconds = interval_seconds
-        self._fetcher = Fetcher(url, client or httpx.Client(), timeout_seconds=timeout_seconds)
-        self._target = Target(
+        target = Target(
             node=node,
-            fallback_node=urlsplit(url).hostname or "unknown",
+            fallback_node=host_of(url),
             interval_seconds=interval_seconds,
             gpu_util_ratio_unit=gpu_util_ratio_unit,
             drop_labels=drop_labels,
         )
-        self._target.name = self.name
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """What the target's labels cost: labels dropped (once a series), and series beyond the cache's bound."""
-        return {"dropped_labels": self._target.series.dropped_labels, "uncached_series": self._target.uncached_series}
-
-    def read(self, now: datetime) -> Observation:
-        """Scrape once. Never raises: a target that is down or answers nonsense is a failed read."""
-        try:
-            return parse(self._fetcher.page(), now, self._target)
-        except SourceError as error:
-            return failure(self._target, now, str(error))
-        except Exception as error:  # the port promises an observation, whatever a broken target provokes
-            return failure(self._target, now, f"{type(error).__name__} while reading")
+        super().__init__(url, target, timeout_seconds=timeout_seconds, client=client)

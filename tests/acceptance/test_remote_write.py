@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import pytest
 
-from collector.dcgm.assemble import Options, assemble
+from collector.devices.assemble import Options, assemble
 from collector.dcgm.labels import SeriesReader
 from collector.exposition import ExpositionParser, Series
 from collector.samples import Samples

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.dcgm.assemble import Assembled, Options, assemble
-from collector.dcgm.labels import DeviceSeries, SeriesReader
-from collector.dcgm.roster import Roster
+from collector.dcgm.labels import SeriesReader
+from collector.devices.assemble import Assembled, Options, assemble
+from collector.devices.roster import Roster
+from collector.devices.subject import DeviceSeries
 from collector.exposition import Series
 from collector.samples import Samples
 from gpuledger.model import QualityFlag, arrow_schema

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.dcgm.fields import _FIELDS, FB_FREE, NVLINK_RX, NVLINK_TX, RENAMED
+from collector.dcgm.fields import _FIELDS, RENAMED
+from collector.devices.fields import FB_FREE, NVLINK_RX, NVLINK_TX
 from collector.sources.dcgm import Target, parse
 from gpuledger.model import QualityFlag, Reading
 

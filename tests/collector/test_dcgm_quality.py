@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from collector.sources import dcgm
+from collector.devices import page as pages
 from collector.sources.dcgm import Target, parse
 from gpuledger.ports import Observation
 
@@ -55,7 +55,7 @@ def test_a_target_beyond_its_cap_is_named_at_every_read():
 
 
 def test_a_target_that_makes_up_cards_is_cut_off_and_named(monkeypatch):
-    monkeypatch.setattr(dcgm, "MAX_ROWS", 3)
+    monkeypatch.setattr(pages, "MAX_ROWS", 3)
     lines = [f'DCGM_FI_DEV_GPU_UTIL_RATIO{{UUID="G{n}",exported_pod="p"}} 1' for n in range(5)]
     observation = parse(page(*lines), NOW, Target(node="n1"))
     assert (len(observation.readings), len(observation.holdings), observation.reads[0].device_count) == (3, 3, 5)

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collector.dcgm.assemble import Options, assemble
+from collector.devices.assemble import Options, assemble
 from collector.remote_write.decode import Decoder
 from collector.samples import Samples
 from collector.sources.dcgm import Target, parse

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collector.dcgm.codes import NONE, Flags, Floats, Numbers, factor, number, smallest
-from collector.dcgm.labels import Pod, Subject
-from collector.dcgm.sighted import Sighted
+from collector.devices.codes import NONE, Flags, Floats, Numbers, factor, number, smallest
+from collector.devices.sighted import Sighted
+from collector.devices.subject import Pod, Subject
 
 _NAMED_CLAIMANTS = 4
 

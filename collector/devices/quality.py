@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from collector.dcgm.codes import Floats
-from collector.dcgm.sighted import EPOCH, Sighted
+from collector.devices.codes import Floats
+from collector.devices.sighted import EPOCH, Sighted
 from gpuledger.model import QualityEvent
 
 _MAX_SECONDS = 1e15

@@ -14,8 +14,8 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from collector.dcgm.codes import Floats, Numbers, dense
-from collector.dcgm.labels import DeviceSeries, Subject
+from collector.devices.codes import Floats, Numbers, dense
+from collector.devices.subject import DeviceSeries, Subject
 
 _PACKED = np.dtype([("subject", "<i8"), ("field", "<i8"), ("meaning", "<f8")])
 _packed_of = attrgetter("packed")

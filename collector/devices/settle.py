@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from collector.dcgm.codes import Flags, Floats, Numbers
-from collector.dcgm.fields import FB_FREE, NVLINK_RX, NVLINK_TX, PROFILING_COLUMNS
+from collector.devices.codes import Flags, Floats, Numbers
+from collector.devices.fields import FB_FREE, NVLINK_RX, NVLINK_TX, PROFILING_COLUMNS
 from gpuledger.model import GPU_MODELS
 
 _MODELS = {model.model: model for model in GPU_MODELS}

@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from collector.bounds import WHOLE_COLUMNS
-from collector.dcgm import quality
-from collector.dcgm.choose import choose
-from collector.dcgm.claims import Held, double_claims, held
-from collector.dcgm.codes import NONE, Floats, Numbers, factor, smallest
-from collector.dcgm.labels import DeviceSeries, Pod, Subject
-from collector.dcgm.settle import add_sums, drop_contradicted, drop_unmeasured
-from collector.dcgm.sighted import Sighted, instants, sight
+from collector.devices import quality
+from collector.devices.choose import choose
+from collector.devices.claims import Held, double_claims, held
+from collector.devices.codes import NONE, Floats, Numbers, factor, smallest
+from collector.devices.settle import add_sums, drop_contradicted, drop_unmeasured
+from collector.devices.sighted import Sighted, instants, sight
+from collector.devices.subject import DeviceSeries, Pod, Subject
 from collector.samples import Samples
 from gpuledger.model import QualityFlag, arrow_schema, slice_share, to_table
 

@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from collector.dcgm.codes import NONE, Flags, Floats, Numbers, dense, factor
-from collector.dcgm.labels import DeviceSeries, Subject
-from collector.dcgm.measure import IS_DEVICE_WIDE
-from collector.dcgm.roster import describe
+from collector.devices.codes import NONE, Flags, Floats, Numbers, dense, factor
+from collector.devices.fields import FIELDS
+from collector.devices.roster import describe
+from collector.devices.subject import DeviceSeries, Subject
 from collector.samples import NO_TIMESTAMP, Samples
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -79,7 +79,7 @@ def sight(samples: Samples[DeviceSeries], at_us: Numbers) -> Sighted:
     )
     subject, instant = np.divmod(sighting_keys, count)
     sample_field = about.series_field[sample_series]
-    is_up = IS_DEVICE_WIDE[sample_field] & (subject_slice[series_subject] != 0)[sample_series]
+    is_up = FIELDS.table.is_device_wide[sample_field] & (subject_slice[series_subject] != 0)[sample_series]
     lends = np.zeros(len(sighting_keys), np.bool_)
     lends[sample_sighting[is_up]] = True
     own = (subject_gpu[subject] * len(slices) + subject_slice[subject]) * count + instant
