@@ -1,0 +1,117 @@
+"""The mapping file: a TOML file that makes a source of an exporter nobody wrote code for."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from collector.mapping.units import COLUMNS, UNITS
+from gpuledger.errors import ConfigError
+
+_NAMESPACES = ("namespace", "pod_namespace", "podnamespace")
+_PODS = ("pod", "pod_name", "podname")
+_CONTAINERS = ("container", "container_name", "ctrname")
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Labels(_Table):
+    """Label names, each a list of aliases of which the first that is there and not blank counts.
+
+    A card is known by its `uuid`; without one by its `serial`, which is as unique; without that by its `index` on its
+    node. Where an exporter was scraped without honor_labels, `exported_` names come before those given here.
+    """
+
+    uuid: tuple[str, ...] = Field((), description="names the card, everywhere and for ever")
+    serial: tuple[str, ...] = Field((), description="names the card where the UUID is missing or all zeros")
+    index: tuple[str, ...] = Field((), description="names the card on its node, where nothing better is there")
+    node: tuple[str, ...] = Field(("Hostname", "hostname", "node", "nodename"), description="names the node")
+    model: tuple[str, ...] = Field(("modelName", "model_name", "model"), description="names the card's model")
+    namespace: tuple[str, ...] = Field(_NAMESPACES, description="namespace of the pod that holds the card")
+    pod: tuple[str, ...] = Field(_PODS, description="pod that holds the card")
+    container: tuple[str, ...] = Field(_CONTAINERS, description="container that holds the card")
+    job: tuple[str, ...] = Field((), description="job of an HPC scheduler that holds the card")
+    slice: tuple[str, ...] = Field((), description="names a part of the card, where it is divided")
+    slice_profile: tuple[str, ...] = Field((), description="says how large the part is")
+
+
+class Metric(_Table):
+    """One metric: its names, newest first, the column of a reading that it fills, and its unit."""
+
+    names: tuple[str, ...] = Field(min_length=1, description="names, the newest first; older ones are told once")
+    column: str = Field(description="column of a reading, or fb_free_bytes, nvlink_tx_/nvlink_rx_bytes_per_second")
+    unit: str = Field(description="unit as written")
+    rank: int = Field(0, ge=0, le=9, description="of several metrics of a column the lowest counts")
+    device_wide: bool = Field(default=False, description="of the whole card, even where repeated for each part")
+    when: Mapping[str, str] = Field(default_factory=dict, description="counts only with these label values")
+    sum_over: str = Field("", description="label that tells apart parts (links) of which the card is the sum")
+    blanks: tuple[float, ...] = Field((), description="values as written that mean no value, beside those of the file")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Metric:
+        if self.column not in COLUMNS:
+            raise ValueError(f"column: a reading has no {self.column!r}")
+        if self.unit not in UNITS:
+            raise ValueError(f"unit: {self.unit!r} is none of {', '.join(UNITS)}")
+        if UNITS[self.unit][0] != COLUMNS[self.column]:
+            raise ValueError(f"unit: {self.unit} does not measure {self.column}, which is in {COLUMNS[self.column]}")
+        return self
+
+
+class MappingFile(_Table):
+    """What the pages of one exporter mean."""
+
+    source: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="what its readings are called")
+    tested: Literal["real_pages", "documents", "untested"] = Field("untested", description="on what it was tried")
+    prefixes: tuple[str, ...] = Field(("",), min_length=1, description="what may stand before each name")
+    model: str | None = Field(None, description="the cards' model, where no label names it")
+    blanks: tuple[float, ...] = Field((), description="values as written that mean no value")
+    whole_slices: tuple[str, ...] = Field((), description="values of the slice label that mean the whole card")
+    whole_profiles: tuple[str, ...] = Field((), description="profiles that mean that the card is not divided")
+    exporter_pods: tuple[str, ...] = Field(
+        ("exporter",), description="pods with these words in their name hold nothing"
+    )
+    labels: Labels = Labels()
+    metric: tuple[Metric, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _identifies(self) -> MappingFile:
+        if not (self.labels.uuid or self.labels.serial or self.labels.index):
+            raise ValueError("labels: one of uuid, serial and index must name a label")
+        return self
+
+
+def shipped() -> list[str]:
+    """The names of the mapping files that come with gpuledger."""
+    return sorted(file.name.removesuffix(".toml") for file in _FILES.iterdir() if file.name.endswith(".toml"))
+
+
+_FILES = resources.files("collector.mapping") / "files"
+
+
+def load(mapping: str | Path) -> MappingFile:
+    """The mapping named (one of `shipped()`), or in the file `mapping`. Raises ConfigError that names the place."""
+    place = f"mapping {mapping}"
+    try:
+        if str(mapping) in shipped():
+            text = (_FILES / f"{mapping}.toml").read_text(encoding="utf-8")
+        else:
+            text = Path(mapping).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        known = ", ".join(shipped())
+        raise ConfigError(f"{place}: not readable, and none of the shipped ones ({known}): {error}") from error
+    try:
+        return MappingFile.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{place}: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"{place}: {where}: {first['msg'].removeprefix('Value error, ')}") from error

@@ -1,0 +1,209 @@
+"""What the series of a mapped exporter are about."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from collector.devices.fields import FIELDS, Field, bounded
+from collector.devices.subject import DeviceSeries, Pod, Subject
+from collector.exposition import Series
+from collector.mapping.file import MappingFile, Metric
+from collector.mapping.units import UNITS
+from gpuledger.model import GPU_MODELS, QualityEvent, canonical_model
+
+_NOTHING = re.compile(r"[0-]*|n/?a|null|none|unknown", re.IGNORECASE)
+_BLANK_TEXT = frozenset({"", "na", "n/a", "null", "none", "unknown"})
+_MODELS = frozenset(model.model for model in GPU_MODELS)
+_MAX_SUBJECTS = 100_000
+_JOB_NAMESPACE = "slurm"
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """One way in which a metric's name is used: under which label values, as which field, with parts of what label."""
+
+    when: tuple[tuple[str, str], ...]
+    field: Field
+    sum_over: str
+
+
+class MappedReader:
+    """Turns the series of one target into what they are about, as its mapping says.
+
+    `node` is the node where no label names it: cards that are known by an index alone are named after it.
+    """
+
+    def __init__(self, mapping: MappingFile, *, node: str) -> None:
+        self.mapping = mapping
+        self.dropped_labels = 0
+        self._node = node
+        self._uses: dict[str, list[_Use]] = {}
+        self._renamed: dict[str, str] = {}
+        for metric in mapping.metric:
+            for name, use in _uses(mapping, metric):
+                self._uses.setdefault(name, []).append(use)
+                if name != (newest := _spelt(mapping, name, metric)):
+                    self._renamed[name] = newest
+        of = mapping.labels
+        self._about = tuple(
+            dict.fromkeys(
+                name
+                for names in (of.uuid, of.serial, of.index, of.node, of.model, of.slice, of.slice_profile, of.job)
+                for name in names
+            )
+        ) + tuple(name for names in (of.namespace, of.pod, of.container) for plain in names for name in _both(plain))
+        self._subjects: dict[tuple[str, ...], Subject | None] = {}
+        self._parts: dict[str, int] = {}
+        self._told: set[str] = set()
+        self._untold: Counter[tuple[str, str]] = Counter()
+
+    @property
+    def holder_labels(self) -> tuple[str, ...]:
+        """Labels that say who holds a card."""
+        of = self.mapping.labels
+        return tuple(
+            name for names in (of.namespace, of.pod, of.container, of.job) for one in names for name in _both(one)
+        )
+
+    def is_known(self, name: str) -> bool:
+        """Whether metric `name` is one of the mapping's."""
+        return name in self._uses
+
+    def read(self, series: Series) -> DeviceSeries | None:
+        """What `series` is about, or None when it is not mapped or names no device."""
+        uses = self._uses.get(series.name)
+        if uses is None:
+            return None
+        subject = self.subject(series.labels)
+        if subject is None:
+            return None
+        self._note_name(series.name)
+        labels = series.labels
+        use = next((use for use in uses if all(labels.get(name) == value for name, value in use.when)), None)
+        if use is None:
+            return DeviceSeries(None, subject)
+        if not use.sum_over:
+            return DeviceSeries(use.field, subject)
+        part = self._parts.setdefault(labels.get(use.sum_over, ""), len(self._parts))
+        return DeviceSeries(use.field, subject, float(part))
+
+    def subject(self, labels: Mapping[str, str]) -> Subject | None:
+        """The card or slice that `labels` name, or None."""
+        key = tuple(labels.get(name, "") for name in self._about)
+        if key not in self._subjects:
+            if len(self._subjects) >= _MAX_SUBJECTS:
+                self._subjects.clear()
+            self._subjects[key] = self._read_labels(labels)
+        return self._subjects[key]
+
+    def holder(self, subject: Subject) -> Pod | None:
+        """The pod that holds the device, or None: an exporter's own pod holds nothing."""
+        pod = subject.pod
+        if pod is None or not subject.is_plain_pod:
+            return pod
+        return None if any(word in pod.name for word in self.mapping.exporter_pods) else pod
+
+    def take_events(self, now: datetime, source: str, target: str) -> list[QualityEvent]:
+        """What was noticed about names since the last call: each is told once."""
+        noticed, self._untold = self._untold, Counter()
+        return [
+            QualityEvent(
+                ts=now, source=source, subject_kind="target", subject=target, kind=kind, detail=detail, count=count
+            )
+            for (kind, detail), count in sorted(noticed.items())
+        ]
+
+    def _note_name(self, name: str) -> None:
+        newest = self._renamed.get(name)
+        if newest is not None and name not in self._told:
+            self._told.add(name)
+            self._untold["renamed_metric", f"{name} -> {newest}"] = 1
+
+    def _read_labels(self, labels: Mapping[str, str]) -> Subject | None:
+        of = self.mapping.labels
+        node = _first(labels, of.node) or None
+        card = self._card(labels, node or self._node)
+        if not card:
+            return None
+        job = _first(labels, of.job)
+        is_relabelled = any(f"exported_{name}" in labels for name in of.pod)
+        profile = _first(labels, of.slice_profile)
+        return Subject(
+            gpu_uuid=card,
+            slice_id=self._slice(labels, profile),
+            slice_profile=None if profile in self.mapping.whole_profiles else profile or None,
+            model=self._model(labels),
+            node=node,
+            pod=Pod(_JOB_NAMESPACE, job, "") if job else self._pod(labels, is_relabelled=is_relabelled),
+            is_copy=False,
+            is_plain_pod=not is_relabelled and not job,
+            dropped_labels=0,
+        )
+
+    def _card(self, labels: Mapping[str, str], node: str) -> str:
+        of = self.mapping.labels
+        for names in (of.uuid, of.serial):
+            found = next((labels[name] for name in names if not _NOTHING.fullmatch(labels.get(name, ""))), "")
+            if found:
+                return found
+        index = _first(labels, of.index)
+        return f"{node}/{self.mapping.source}/{index}" if index else ""
+
+    def _slice(self, labels: Mapping[str, str], profile: str) -> str:
+        if profile in self.mapping.whole_profiles:
+            return ""
+        found = _first(labels, self.mapping.labels.slice)
+        return "" if found in self.mapping.whole_slices else found
+
+    def _model(self, labels: Mapping[str, str]) -> str | None:
+        """Of the labels that name the model the first whose model is known, else the first."""
+        written = [canonical_model(labels[name]) for name in self.mapping.labels.model if labels.get(name)]
+        return next((model for model in written if model in _MODELS), (*written, self.mapping.model)[0])
+
+    def _pod(self, labels: Mapping[str, str], *, is_relabelled: bool) -> Pod | None:
+        of = self.mapping.labels
+        before = "exported_" if is_relabelled else ""
+        namespace, pod, container = (
+            next((labels[before + name] for name in names if labels.get(before + name)), "")
+            for names in (of.namespace, of.pod, of.container)
+        )
+        return Pod(namespace, pod, container) if pod else None
+
+
+def _first(labels: Mapping[str, str], names: tuple[str, ...]) -> str:
+    return next((labels[name] for name in names if labels.get(name, "").lower() not in _BLANK_TEXT), "")
+
+
+def _both(name: str) -> tuple[str, str]:
+    return name, f"exported_{name}"
+
+
+def _uses(mapping: MappingFile, metric: Metric) -> Iterator[tuple[str, _Use]]:
+    _, times, divided_by = UNITS[metric.unit]
+    field = FIELDS.register(
+        bounded(
+            Field(
+                metric.column,
+                times,
+                divided_by,
+                rank=metric.rank,
+                is_device_wide=metric.device_wide,
+                is_summed=bool(metric.sum_over),
+                blanks=tuple(sorted({*mapping.blanks, *metric.blanks})),
+            )
+        )
+    )
+    for prefix in mapping.prefixes:
+        for name in metric.names:
+            yield prefix + name, _Use(tuple(metric.when.items()), field, metric.sum_over)
+
+
+def _spelt(mapping: MappingFile, name: str, metric: Metric) -> str:
+    """The newest name of `metric`, with the prefix that `name` has."""
+    longest_first = sorted(mapping.prefixes, key=len, reverse=True)
+    prefix = next(one for one in longest_first if name.startswith(one) and name[len(one) :] in metric.names)
+    return prefix + metric.names[0]
