@@ -18,6 +18,8 @@ from gpuledger.model import GPU_MODELS, QualityEvent, canonical_model
 _NOTHING = re.compile(r"[0-]*|n/?a|null|none|unknown", re.IGNORECASE)
 _BLANK_TEXT = frozenset({"", "na", "n/a", "null", "none", "unknown"})
 _MODELS = frozenset(model.model for model in GPU_MODELS)
+_PORT = re.compile(r":\d+$")
+_NO_NODE = frozenset({"", "localhost", "127.0.0.1"})
 _MAX_SUBJECTS = 100_000
 _JOB_NAMESPACE = "slurm"
 
@@ -49,13 +51,8 @@ class MappedReader:
                 if name != (newest := _spelt(mapping, name, metric)):
                     self._renamed[name] = newest
         of = mapping.labels
-        self._about = tuple(
-            dict.fromkeys(
-                name
-                for names in (of.uuid, of.serial, of.index, of.node, of.model, of.slice, of.slice_profile, of.job)
-                for name in names
-            )
-        ) + tuple(name for names in (of.namespace, of.pod, of.container) for plain in names for name in _both(plain))
+        card = (of.uuid, of.serial, of.index, of.node, of.model, of.slice, of.slice_profile, ("instance",))
+        self._about = (*(name for names in card for name in names), *self.holder_labels)
         self._subjects: dict[tuple[str, ...], Subject | None] = {}
         self._parts: dict[str, int] = {}
         self._told: set[str] = set()
@@ -68,6 +65,11 @@ class MappedReader:
         return tuple(
             name for names in (of.namespace, of.pod, of.container, of.job) for one in names for name in _both(one)
         )
+
+    @property
+    def fields(self) -> dict[str, Field]:
+        """The field of each metric; where label values tell several apart, that of the first."""
+        return {name: uses[0].field for name, uses in self._uses.items()}
 
     def is_known(self, name: str) -> bool:
         """Whether metric `name` is one of the mapping's."""
@@ -125,7 +127,8 @@ class MappedReader:
 
     def _read_labels(self, labels: Mapping[str, str]) -> Subject | None:
         of = self.mapping.labels
-        node = _first(labels, of.node) or None
+        named = _first(labels, of.node)
+        node = named or _address(labels) or None
         card = self._card(labels, node or self._node)
         if not card:
             return None
@@ -142,6 +145,7 @@ class MappedReader:
             is_copy=False,
             is_plain_pod=not is_relabelled and not job,
             dropped_labels=0,
+            is_address=not named,
         )
 
     def _card(self, labels: Mapping[str, str], node: str) -> str:
@@ -176,6 +180,12 @@ class MappedReader:
 
 def _first(labels: Mapping[str, str], names: tuple[str, ...]) -> str:
     return next((labels[name] for name in names if labels.get(name, "").lower() not in _BLANK_TEXT), "")
+
+
+def _address(labels: Mapping[str, str]) -> str:
+    """The host of the address that a scraper wrote, which is less than a node's name."""
+    host = _PORT.sub("", labels.get("instance", ""))
+    return "" if host in _NO_NODE else host
 
 
 def _both(name: str) -> tuple[str, str]:

@@ -18,8 +18,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collector.dcgm.labels import SeriesReader
 from collector.devices.assemble import Options, assemble
+from collector.exporters import DeviceReader
 from collector.exposition import Series
 from collector.kube_state_metrics.book import PodBook
 from collector.prometheus.answer import Answer
@@ -73,7 +73,7 @@ class Backfill:
     def __init__(self, client: QueryClient, request: Request) -> None:
         self._client = client
         self._request = request
-        self._reader = SeriesReader(gpu_util_ratio_unit=request.gpu_util_ratio_unit)
+        self._reader = DeviceReader(gpu_util_ratio_unit=request.gpu_util_ratio_unit)
         self._devices = SeriesMemory(self._reader.read)
         self._series: SeriesMemory[Series] = SeriesMemory(lambda series: series)
         self._books: dict[str, PodBook] = {}

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from collector.dcgm.fields import field_named
 from collector.devices.fields import Field
+from collector.exporters import device_field, mapped_holder_labels, mapped_names
 from collector.kube_state_metrics.book import METRICS as POD_AND_NODE_METRICS
 from collector.prometheus.promql import Matcher, duration, selector
 
-NAMES = Matcher("__name__", "=~", "DCGM_.+|dcgm_.+|nvidia_gpu_.+|kube_pod_.+|kube_node_.+")
+_PATTERNS = ("DCGM_.+", "dcgm_.+", "nvidia_gpu_.+", "kube_pod_.+", "kube_node_.+")
+NAMES = Matcher("__name__", "=~", "|".join((*_PATTERNS, *mapped_names())))
 """Names that may mean something here; which of them a server has is asked before."""
 
 KUBE_STEP_MS = 60_000
@@ -38,10 +39,12 @@ class Reduction(StrEnum):
 
 _COUNTERS = frozenset({"energy_joules", "power_limit_watts"})
 _MAX = frozenset({"xid_code", "throttle_reasons", "row_remap_failure"})
-_HOLDER_LABELS = (
-    "pod, namespace, container, pod_uid, exported_pod, exported_namespace, exported_container, pod_name, "
-    "pod_namespace, container_name, podname, podnamespace, ctrname, hpc_job, dra_claim_name, dra_claim_namespace"
+_DCGM_HOLDER_LABELS = (
+    *("pod", "namespace", "container", "pod_uid", "exported_pod", "exported_namespace", "exported_container"),
+    *("pod_name", "pod_namespace", "container_name", "podname", "podnamespace", "ctrname"),
+    *("hpc_job", "dra_claim_name", "dra_claim_namespace"),
 )
+_HOLDER_LABELS = ", ".join(dict.fromkeys((*_DCGM_HOLDER_LABELS, *mapped_holder_labels())))
 _SEEN_BY = ("gpu_temp_celsius", "power_watts", "fb_used_bytes", "gpu_util_ratio")
 SIGHTED = "DCGM_SIGHTED"
 """The name under which answers about holders are read: no field's, so that their values say nothing."""
@@ -83,7 +86,7 @@ def device_query(metric: str, matchers: Sequence[Matcher], window: Window, *, is
     another series. A step in which a value was no measurement (a blank code, a utilization of
     thousands) has no mean: the offending value is answered instead, so that it is refused and counted.
     """
-    series, field = selector(metric, matchers), field_named(metric)
+    series, field = selector(metric, matchers), device_field(metric)
     how = Reduction.LAST if is_raw or field is None else reduction(field.column)
     if how is Reduction.LAST:
         return window.last(series)
@@ -98,12 +101,16 @@ def device_query(metric: str, matchers: Sequence[Matcher], window: Window, *, is
     if how is Reduction.MAX or field is None:
         return largest
     total, count = of_card("sum", "sum_over_time"), of_card("sum", "count_over_time")
-    return f"({total} / {count} and {largest} <= {highest(field):.17g}) or {largest}"
+    mean = f"{total} / {count} and {largest} <= {highest(field):.17g}"
+    if not any(blank < 0 for blank in field.blanks):
+        return f"({mean}) or {largest}"
+    smallest = of_card("min", "min_over_time")
+    return f"({mean} and {smallest} >= 0) or ({smallest} < 0) or {largest}"
 
 
 def sighting_queries(metrics: Sequence[str], matchers: Sequence[Matcher], window: Window) -> Mapping[str, str]:
     """Who was seen on each card: the means have no holders any more. One query for each name of one quantity."""
-    columns = {metric: field.column for metric in metrics if (field := field_named(metric)) is not None}
+    columns = {metric: field.column for metric in metrics if (field := device_field(metric)) is not None}
     seen = next((column for column in _SEEN_BY if column in columns.values()), None)
     chosen = [metric for metric, column in columns.items() if seen is None or column == seen]
     return {
@@ -142,7 +149,7 @@ def queries(names: Sequence[str], matchers: Sequence[Matcher], window: Window, *
     found = {
         name: device_query(name, matchers, window, is_raw=is_raw)
         for name in sorted(set(names))
-        if field_named(name) is not None
+        if device_field(name) is not None
     }
     if not is_raw:
         found |= sighting_queries(list(found), matchers, window)

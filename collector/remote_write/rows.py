@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from collector.dcgm.labels import SeriesReader
 from collector.devices.assemble import Assembled, Options, assemble
 from collector.devices.subject import DeviceSeries
+from collector.exporters import DeviceReader
 from collector.exposition import Series
 from collector.remote_write.series import SOURCE
 from collector.samples import Samples
@@ -26,7 +26,7 @@ class RowMaker:
     """Remembers what series are about. Not safe for threads: one at a time."""
 
     def __init__(self) -> None:
-        self._reader = SeriesReader()
+        self._reader = DeviceReader()
         self._meanings: dict[int, DeviceSeries | None] = {}
 
     def unknown(self, samples: pa.Table) -> pa.Array:

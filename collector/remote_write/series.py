@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from collector.dcgm.fields import is_device_metric
-from collector.dcgm.labels import SeriesReader
 from collector.devices.subject import DeviceSeries
+from collector.exporters import DeviceReader, is_of_device
 from collector.exposition import MAX_SERIES, Series
 from collector.kube_state_metrics.book import METRICS as KUBE_METRICS
 
@@ -69,8 +68,8 @@ class RemoteSeries:
 class Interpreter:
     """Says what a label set is about. Series of one card share their labels, so these are kept once."""
 
-    def __init__(self, reader: SeriesReader | None = None) -> None:
-        self._reader = reader or SeriesReader()
+    def __init__(self, reader: DeviceReader | None = None) -> None:
+        self._reader = reader or DeviceReader()
         self._label_sets: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
 
     def interpret(self, pairs: Sequence[tuple[bytes, bytes]]) -> RemoteSeries | None:
@@ -79,12 +78,12 @@ class Interpreter:
         name = dict(checked).get("__name__", "")
         if not name:
             raise Refused("no metric name")
-        if not (is_device_metric(name) or name == "up" or name in KUBE_METRICS):
+        if not (is_of_device(name) or name == "up" or name in KUBE_METRICS):
             return None
         labels = self._shared(tuple(pair for pair in checked if pair[0] != "__name__"))
         series = Series(name, labels)
         device = self._reader.read(series)
-        if device is None and is_device_metric(name):
+        if device is None and is_of_device(name):
             return None
         return RemoteSeries(series_id(checked), series, _target(labels), _source(labels), device)
 

@@ -308,3 +308,27 @@ def test_any_cutting_order_and_repetition_gives_the_same_rows(api: Api, written:
         ("source_read", wanted.reads),
     ):
         assert rows(api, table, "seen_at") == in_order(found.to_pylist(), "seen_at"), table
+
+
+def test_cards_of_mapped_exporters_come_in_beside_those_of_dcgm(api: Api) -> None:
+    amd = {"gpu_uuid": "u-0", "hostname": "a0", "card_model": "AMD Instinct MI300X", "pod": "q", "namespace": "b"}
+    nameless = {"gpu_id": "3", "instance": "10.0.0.7:5000", "gpu_uuid": "00000000-0000-0000-0000-000000000000"}
+    written = [
+        *WRITTEN,
+        ({"__name__": "amd_gpu_gfx_activity", **amd}, [(MS, 83.0)]),
+        ({"__name__": "amd_gpu_package_power", **amd}, [(MS, 65535.0)]),
+        ({"__name__": "gpu_gfx_activity", **nameless}, [(MS, 7.0)]),
+    ]
+    assert post(api.http, request_1(written)).status_code == 204
+    api.service.assemble()
+    found = {row["gpu_uuid"]: row for row in rows(api, "reading")}
+    assert sorted(found) == ["10.0.0.7/amd_exporter/3", "GPU-0", "GPU-1", "u-0"]
+    assert (found["u-0"]["gpu_util_ratio"], found["u-0"]["power_watts"], found["u-0"]["invalid_count"]) == (
+        0.83,
+        None,
+        1,
+    )
+    assert (found["u-0"]["model"], found["u-0"]["node"]) == ("MI300X", "a0")
+    assert (found["10.0.0.7/amd_exporter/3"]["gpu_util_ratio"], found["GPU-0"]["gpu_util_ratio"]) == (0.07, 0.4)
+    held = {row["gpu_uuid"]: row["pod"] for row in rows(api, "holding")}
+    assert held == {"GPU-0": "p", "u-0": "q"}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.prometheus.families import Reduction, Window, pod_step_ms, queries, reads_of, reduction
+from collector.prometheus.families import NAMES, Reduction, Window, pod_step_ms, queries, reads_of, reduction
 from collector.prometheus.plan import (
     CHUNK_SAMPLES,
     MAX_POINTS,
@@ -212,3 +212,13 @@ def test_the_expressions() -> None:
     assert raw["DCGM_FI_DEV_POWER_USAGE"] == "last_over_time(DCGM_FI_DEV_POWER_USAGE[60s] offset 1ms)"
     assert [pod_step_ms(step) for step in (15_000, 7_000, 60_000, 300_000)] == [60_000, 63_000, 60_000, 300_000]
     assert instant(milliseconds(NOON)) == NOON
+
+
+def test_metrics_of_mapped_exporters_are_asked_for_as_well() -> None:
+    window = Window(60_000, is_closed=True)
+    asked = queries(["gpu_gfx_activity", "amd_gpu_used_vram", "gpu_of_nobody"], (), window, is_raw=False)
+    assert asked["gpu_gfx_activity"].startswith("(sum without (pod, ")
+    assert asked["gpu_gfx_activity"].count("<= 100)") == 1
+    assert asked["amd_gpu_used_vram"] == "last_over_time(amd_gpu_used_vram[59999ms] offset 1ms)"
+    assert "gpu_of_nobody" not in asked
+    assert "gpu_gfx_activity" in NAMES.value
