@@ -14,6 +14,8 @@ SOURCES: Mapping[str, str] = {
     "dcgm": "collector.sources.dcgm:DcgmSource",
     "kube_state_metrics": "collector.sources.kube_state_metrics:KubeStateMetricsSource",
     "nvidia_smi": "collector.sources.nvidia_smi:NvidiaSmiSource",
+    "vllm": "collector.sources.vllm:VllmSource",
+    "sglang": "collector.sources.sglang:SglangSource",
 }
 
 SCHEDULERS: Mapping[str, str] = {

@@ -7,6 +7,7 @@ from gpuledger.model.judgement import Finding, Move, QuotaChange, Recommendation
 from gpuledger.model.money import Conversion, Price
 from gpuledger.model.progress import Checkpoint, JobModel, JobStep, WorkloadPhase
 from gpuledger.model.records import RECORDS, RecordType, arrow_schema, complete, to_table
+from gpuledger.model.serving import EngineReading
 from gpuledger.model.telemetry import Holding, QualityEvent, Reading, SourceRead
 from gpuledger.model.vocabulary import BOTTLENECKS, PENDING_CAUSES, WASTE_STATES, Blame, QualityFlag, State
 from gpuledger.model.window import Window
@@ -36,6 +37,7 @@ __all__ = [
     "Checkpoint",
     "Condition",
     "Conversion",
+    "EngineReading",
     "FaultEvent",
     "Finding",
     "GpuModel",

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from gpuledger.model import health, inventory, money, progress, telemetry, work
+from gpuledger.model import health, inventory, money, progress, serving, telemetry, work
 
 _ARROW = {
     str: pa.string(),
@@ -79,6 +79,13 @@ _TYPES = (
     RecordType("price", money.Price, ("model", "tenant", "basis", "from_at"), "from_at"),
     RecordType("conversion", money.Conversion, ("model", "basis", "from_at"), "from_at"),
     RecordType("service_load", work.ServiceLoad, ("workload_id", "ts"), "ts", is_stream=True),
+    RecordType(
+        "engine_reading",
+        serving.EngineReading,
+        ("target", "namespace", "pod", "model_name", "role", "engine", "ts"),
+        "ts",
+        is_stream=True,
+    ),
 )
 
 RECORDS: Mapping[str, RecordType] = types.MappingProxyType({record.name: record for record in _TYPES})

@@ -80,6 +80,9 @@ PHASES = (
 )
 """What work says that it does."""
 
+ENGINE_ROLES = ("unified", "prefill", "decode")
+"""What an engine of a server of models does: whole requests, or only their prompts, or only what follows them."""
+
 QUIET_PHASES = ("initialization", "compile", "checkpoint", "evaluation", "rollout", "update")
 """Phases in which a card may be quiet without being idle, for as long as the site's limit for a phase."""
 
