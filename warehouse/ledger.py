@@ -30,6 +30,7 @@ STEPS = (
     "ledger_hold",
     "ledger_phase",
     "ledger_progress",
+    "ledger_serving",
     "ledger_slot",
     "ledger_reading",
     "ledger_minute",

@@ -4,7 +4,7 @@
 -- Reads: ledger_piece, ledger_progress
 -- Writes: ledger_judged
 -- Units: share of a physical GPU, seconds, ratios
--- Ignores: ranks that were not read in a minute, where half of them were, for what all ranks do. Idle minutes in a declared quiet phase (low, with the phase as their cause; they end a run), before ready + grace (starting), of a declared floor (standby), and in runs under 30 min (low). A silence of more than three intervals ends a run; a shorter one is bridged: unknown itself, but its run goes on (activity).
+-- Ignores: what telemetry alone would call idle while a server answered requests (low, with cause serving; it ends a run). Ranks that were not read in a minute, where half of them were, for what all ranks do. Idle minutes in a declared quiet phase (low, with the phase as their cause; they end a run), before ready + grace (starting), of a declared floor (standby), and in runs under 30 min (low). A silence of more than three intervals ends a run; a shorter one is bridged: unknown itself, but its run goes on (activity).
 create or replace temp table ledger_judged as
 with busy_minutes as (
     select
@@ -80,7 +80,7 @@ kinds as (
         piece.is_tensor_graded,
         case
             when piece.activity is null then null
-            when piece.phase <> '' then case when piece.activity = 'idle' then 'quiet' else 'active' end
+            when piece.phase <> '' then case when piece.activity in ('idle', 'serving') then 'quiet' else 'active' end
             when still_minutes.job is not null and piece.is_busy then 'stalled'
             else piece.activity
         end as run_kind,
@@ -182,6 +182,7 @@ judged as (
         case
             when is_before_ready and coalesce(run_kind, 'idle') in ('idle', 'quiet') then 'alloc_starting'
             when run_kind is null or hours.coverage_ratio < 0.5 then 'alloc_unknown'
+            when run_kind = 'serving' then 'alloc_low'
             when run_kind in ('idle', 'quiet') and is_in_grace then 'alloc_starting'
             when run_kind in ('idle', 'quiet') and is_floor then 'alloc_standby'
             when run_kind = 'idle' and run_seconds >= 1800 then 'alloc_idle'
@@ -204,7 +205,11 @@ select
     span_seconds,
     share,
     state,
-    case when state = 'alloc_low' then phase else '' end as cause,
+    case
+        when state <> 'alloc_low' then ''
+        when run_kind = 'serving' then 'serving'
+        else phase
+    end as cause,
     observed_minutes,
     gpu_util_ratio,
     sm_active_ratio,
@@ -228,6 +233,7 @@ select
             || case when is_power_checked then '+power' else '' end
             || case when is_tensor_graded and state in ('alloc_productive', 'alloc_low') then '+tensor_active' else '' end
             || case when is_by_steps then '+steps' else '' end
+            || case when run_kind = 'serving' then '+serving' else '' end
             || case when phase <> '' then '+phase' else '' end
             || case when is_contradicted then '+profiling_contradicted' else '' end
             || case when is_shared then '+shared_card' else '' end

@@ -1,7 +1,7 @@
 -- name: ledger_piece(from_at, to_at)!
 -- Each held share minute by minute, with what telemetry said of it.
 -- Grain: one row per hold and minute (two where the minute is cut by a change).
--- Reads: ledger_slot, ledger_hold, ledger_phase, ledger_device, ledger_minute, source_read, vendor_rule
+-- Reads: ledger_slot, ledger_hold, ledger_phase, ledger_serving, ledger_device, ledger_minute, source_read, vendor_rule
 -- Writes: ledger_piece
 -- Units: share of a physical GPU, seconds, ratios, watts, bytes, hertz
 -- Ignores: held shares of cards that are unavailable, and what telemetry says of a card of which it is not known that the hold is on it. Shares that add up to more than a card are scaled to one. Activity of a card that several pods share by time-slicing cannot be told apart: it is active for all or idle for all, and never graded.
@@ -111,10 +111,13 @@ read as (
         seen.nvlink_bytes_per_second,
         coalesce(seen.is_throttled, false) as is_throttled,
         coalesce(seen.process_count, case when seen.minute is null and answered.minute is not null then 0 end) as process_count,
-        coalesce(seen.is_contradicted, false) as is_contradicted
+        coalesce(seen.is_contradicted, false) as is_contradicted,
+        serving.hold is not null as is_serving
     from cut
     left join ledger_minute as seen
         on cut.device = seen.device and cut.minute = seen.minute
+    left join ledger_serving as serving
+        on cut.hold = serving.hold and cut.minute = serving.minute
     left join process_reads as answered on cut.is_placed and cut.node = answered.node and cut.minute = answered.minute
 ),
 
@@ -203,7 +206,8 @@ select
         when is_contradicted and coalesce(gpu_util_ratio < 0.9, true) then null
         when signal = 'power' then case when is_power_low then null else 'active' end
         when not (is_quiet and is_codec_quiet and is_power_low) then 'active'
-        when signal = 'no_process' or not is_power_missed then 'idle'
+        -- A server that answers requests in a minute is not idle in it, however little of its card that takes.
+        when signal = 'no_process' or not is_power_missed then case when is_serving then 'serving' else 'idle' end
     end as activity,
     coalesce(is_busy, false) as is_busy,
     coalesce(is_still, false) as is_still
