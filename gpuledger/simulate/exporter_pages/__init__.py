@@ -1,0 +1,20 @@
+"""Pages of simulated hosts, as the exporter of the host's vendor writes them: one module for each exporter.
+
+Each has `page(sheet) -> bytes`; `FORMATS` says which vendor's hosts show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from gpuledger.simulate.exporter_pages import dcgm
+from gpuledger.simulate.exporter_pages.sheet import Sheet
+
+FORMATS: Mapping[str, Callable[[Sheet], bytes]] = MappingProxyType({"nvidia": dcgm.page})
+"""Of a vendor the format; a vendor that is not here shows NVIDIA's."""
+
+
+def page(sheet: Sheet) -> bytes:
+    """The page that the host of `sheet` shows."""
+    return FORMATS.get(sheet.host.hardware.facts.vendor, dcgm.page)(sheet)
