@@ -164,7 +164,7 @@ def run(settings: CollectorSettings, clock: Clock, stop_event: threading.Event) 
     Raises ConfigError before anything is read when a setting cannot work.
     """
     # Targets are this cluster's own addresses: a proxy from the environment is for the way out, not for them.
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=len(settings.dcgm))
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
     with httpx.Client(trust_env=False, limits=limits) as targets, httpx.Client() as service:
         sources = build_sources(completed(settings, targets, clock.now()), targets)
         spool = Spool(settings.spool_directory, settings.spool_limit_bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 
 import httpx
@@ -14,7 +15,7 @@ from gpuledger.registry import resolve
 
 def build_sources(settings: CollectorSettings, client: httpx.Client) -> list[Source]:
     """The sources that `settings` name. Raises ConfigError when there is none, or one twice."""
-    sources = [*_pages(settings, client), *_own_cards(settings), *map(_other, settings.source)]
+    sources = [*_pages(settings, client), *_own_cards(settings), *(_other(given, client) for given in settings.source)]
     if not sources:
         raise ConfigError("dcgm, nvml: nothing to read; name at least one endpoint or set nvml.enabled")
     names = [source.name for source in sources]
@@ -53,11 +54,12 @@ def _own_cards(settings: CollectorSettings) -> Iterator[Source]:
         yield resolve("sources", "nvidia_smi")(**settings.nvidia_smi.model_dump(exclude={"enabled"}))
 
 
-def _other(given: OtherSource) -> Source:
-    """A source by its registered name. Raises ConfigError when it does not take its options."""
+def _other(given: OtherSource, client: httpx.Client) -> Source:
+    """A source by its registered name; one that can share `client` does. Raises ConfigError for options it lacks."""
     maker = resolve("sources", given.kind)
+    shared = {"client": client} if "client" in inspect.signature(maker).parameters else {}
     try:
-        source: Source = maker(**given.options)
+        source: Source = maker(**shared, **given.options)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"source {given.kind}: {error}") from error
     return source
