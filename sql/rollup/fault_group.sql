@@ -4,7 +4,7 @@
 -- Reads: reading, fault_event, condition, fault
 -- Writes: fault_group
 -- Units: none
--- Ignores: an XID that a card goes on showing (the gauge holds the last one), a counter of which the value before is not known (the hour before the window is looked at), values of slices, which repeat the card's. A counter that fell was reset: what it shows since is new. Row remaps are kept by the card and never reset.
+-- Ignores: an XID that a card goes on showing (the gauge holds the last one), a counter of which the value before is not known (the hour before the window is looked at), values of slices, which repeat the card's. A code that the gauge shows only after a silence, and that somebody else told in that silence, is that fault and no other. A counter that fell was reset: what it shows since is new. Row remaps are kept by the card and never reset.
 create or replace temp table fault_group as
 with shown as (
     select ts, node, gpu_uuid, source, xid_code, ecc_uncorrected_count, row_remap_uncorrectable_count, row_remap_failure
@@ -51,9 +51,11 @@ followed as (
         source,
         signal.kind as kind,
         signal.value as value,
-        lag(signal.value) over (partition by gpu_uuid, source, signal.kind order by ts) as before
+        lag(signal.value) over same as before,
+        lag(ts) over same as before_at
     from signals
     where signal.value is not null
+    window same as (partition by gpu_uuid, source, signal.kind order by ts)
 ),
 
 -- The last code that each card is known to have shown before the window: one that it still shows is no news.
@@ -62,37 +64,6 @@ known_codes as (
     from fault
     where kind = 'xid' and gpu_uuid <> '' and ts < :from_at::timestamptz
     group by gpu_uuid
-),
-
-edges as (
-    select
-        followed.ts,
-        followed.node,
-        followed.gpu_uuid,
-        'nvidia' as vendor,
-        followed.kind,
-        case when followed.kind = 'xid' then followed.value::varchar else '' end as code,
-        followed.source,
-        null::varchar as detail,
-        case
-            when followed.kind in ('xid', 'row_remap_failure') then 1
-            when followed.value < followed.before then followed.value
-            else followed.value - followed.before
-        end as event_count,
-        followed.before is not null as is_begin_known,
-        false as is_told
-    from followed
-    left join known_codes using (gpu_uuid)
-    where
-        followed.ts >= :from_at::timestamptz
-        and followed.value > 0
-        and case
-            when followed.before is not null and followed.kind = 'ecc_uncorrected' then followed.value <> followed.before
-            when followed.before is not null and followed.kind = 'row_remap_pending' then followed.value > followed.before
-            when followed.before is not null then followed.value <> followed.before
-            when followed.kind = 'xid' then known_codes.code is distinct from followed.value::varchar
-            else followed.kind = 'row_remap_failure'
-        end
 ),
 
 told as (
@@ -122,6 +93,67 @@ told as (
             condition.condition = 'gpu_lost'
             or (condition.condition = 'fatal_xid' and regexp_matches(coalesce(condition.reason, ''), '(?i)xid\D*\d'))
         )
+),
+
+-- Codes that others than the gauge told, of the window and before it.
+coded as (
+    select gpu_uuid, code, ts
+    from told
+    where kind = 'xid' and gpu_uuid <> ''
+    union
+    select gpu_uuid, code, ts
+    from fault
+    where kind = 'xid' and gpu_uuid <> '' and is_told and ts < :from_at::timestamptz
+),
+
+-- The last telling of the same code before each edge of the gauge.
+announced as (
+    select
+        followed.*,
+        coded.ts as announced_at
+    from followed
+    asof left join coded
+        on
+            followed.gpu_uuid = coded.gpu_uuid
+            and followed.kind = 'xid'
+            and followed.value::varchar = coded.code
+            and followed.ts >= coded.ts
+),
+
+-- An edge after a silence in which somebody told the code is that fault, seen late: it stands at the time of that.
+edges as (
+    select
+        case
+            when followed.announced_at > followed.before_at and followed.ts - followed.before_at > interval 5 minute
+                then followed.announced_at
+            else followed.ts
+        end as ts,
+        followed.node,
+        followed.gpu_uuid,
+        'nvidia' as vendor,
+        followed.kind,
+        case when followed.kind = 'xid' then followed.value::varchar else '' end as code,
+        followed.source,
+        null::varchar as detail,
+        case
+            when followed.kind in ('xid', 'row_remap_failure') then 1
+            when followed.value < followed.before then followed.value
+            else followed.value - followed.before
+        end as event_count,
+        followed.before is not null as is_begin_known,
+        false as is_told
+    from announced as followed
+    left join known_codes using (gpu_uuid)
+    where
+        followed.ts >= :from_at::timestamptz
+        and followed.value > 0
+        and case
+            when followed.before is not null and followed.kind = 'ecc_uncorrected' then followed.value <> followed.before
+            when followed.before is not null and followed.kind = 'row_remap_pending' then followed.value > followed.before
+            when followed.before is not null then followed.value <> followed.before
+            when followed.kind = 'xid' then known_codes.code is distinct from followed.value::varchar
+            else followed.kind = 'row_remap_failure'
+        end
 ),
 
 tellings as (

@@ -85,6 +85,41 @@ def test_readings_that_come_late_move_an_edge_when_the_hours_are_built(
     assert _told(house) == before
 
 
+@pytest.mark.parametrize(
+    ("told_at", "code", "expected"),
+    [
+        (30.0, "48", [("xid", "48", 30.0)]),  # told in the silence: what the gauge shows after it is the same
+        (4.5, "48", [("xid", "48", 4.5)]),
+        (4.0, "48", [("xid", "48", 4.0), ("xid", "48", 60.0)]),  # the gauge still showed none after that one
+        (30.0, "79", [("xid", "79", 30.0), ("xid", "48", 60.0)]),  # another code is another fault
+        (70.0, "48", [("xid", "48", 60.0), ("xid", "48", 70.0)]),  # told later: it came again
+    ],
+)
+def test_a_code_that_a_gauge_shows_after_a_silence_is_the_fault_told_in_it(
+    house: Warehouse, put: Callable[..., None], told_at: float, code: str, expected: list[tuple[str, str, float]]
+) -> None:
+    put("reading", *[_reading(i, xid_code=0) for i in range(5)])  # the last one at minute 4
+    put("reading", *[_reading(60 + i, xid_code=48) for i in range(20)])
+    event = {"node": "n0", "gpu_uuid": "g0", "kind": "xid", "code": code, "source": "kernel", "count": 1}
+    put("fault_event", {**event, "ts": BEGIN + timedelta(minutes=told_at)})
+    house.recognise_faults(DAY)
+    assert [row[:3] for row in _told(house)] == expected
+    house.build_ledger(DAY, until_at=DAY.to_at)
+    assert [row[:3] for row in _told(house)] == expected
+
+
+def test_a_fault_told_before_the_window_is_known_when_the_gauge_answers_again(
+    house: Warehouse, put: Callable[..., None]
+) -> None:
+    event = {"node": "n0", "gpu_uuid": "g0", "kind": "xid", "code": "48", "source": "kernel", "count": 1}
+    put("reading", _reading(10, xid_code=0))
+    put("fault_event", {**event, "ts": BEGIN + timedelta(minutes=20)})
+    assert house.recognise_faults(Window(BEGIN, _at(0.5))) == 1
+    put("reading", *[_reading(40 + i, xid_code=48) for i in range(10)])
+    assert house.recognise_faults(Window(_at(0.5), _at(1))) == 0
+    assert _told(house) == [("xid", "48", 20.0, 1)]
+
+
 def test_conditions_tell_lost_cards_and_fatal_codes(house: Warehouse, put: Callable[..., None]) -> None:
     put("asset", {"gpu_uuid": "g0", "node": "n7", "status": "in_service", "from_at": BEGIN})
     gpu = {"subject_kind": "gpu", "subject": "g0", "source": "scheduler"}
