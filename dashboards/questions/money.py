@@ -31,8 +31,9 @@ def show(view: View) -> None:
     _answer(view, told)
     _rows(view, told)
     _units(view, told)
+    _serving(view, told)
     _unpriced(view, told)
-    queries_note(view, "GET /v1/money", "money_by", "converted_hours", "unit_cost", "money_unpriced")
+    queries_note(view, "GET /v1/money", "money_by", "converted_hours", "unit_cost", "serving_cost", "money_unpriced")
 
 
 def _pick(view: View, key: str, options: tuple[str, ...] | list[str], family: str) -> str:
@@ -125,6 +126,27 @@ def _units(view: View, told: Mapping[str, Any]) -> None:
     ]
     show_table(lines, {name: texts(f"money.{name}", currency=currency) for name in lines[0]}, "units")
     st.caption(texts("money.units_note"))
+
+
+def _serving(view: View, told: Mapping[str, Any]) -> None:
+    """What services gave, where they tell it."""
+    texts, currency = view.texts, told["currency"] or ""
+    if not told["serving_costs"]:
+        return
+    st.subheader(texts("money.serving"))
+    lines = [
+        {
+            "model": escaping.one_line(row["model"]) or numbers.NO_VALUE,
+            "requests": row["request_count"],
+            "per_requests": _small(row["amount_per_1000_requests"]),
+            "generated": row["generation_token_count"],
+            "hours_per_tokens": _small(row["gpu_hours_per_1000_tokens"]),
+            "per_tokens": _small(row["amount_per_1000_tokens"]),
+        }
+        for row in told["serving_costs"]
+    ]
+    show_table(lines, {name: texts(f"money.{name}", currency=currency) for name in lines[0]}, "serving")
+    st.caption(texts("money.serving_note"))
 
 
 def _small(value: float | None) -> str:

@@ -29,7 +29,7 @@ Rows = list[dict[str, Any]]
 
 
 def money(runner: QueryRunner, window: Window, asked: Mapping[str, str]) -> dict[str, Any]:
-    """What the hours of `window` cost, in one currency: by `by` and state, by finding, a step and 1,000 tokens.
+    """What the hours of `window` cost, in one currency: by `by` and state, by finding, a step, requests and tokens.
 
     `asked` may name `by`, `price_basis` (amortised or list), `currency`, `conversion_basis` and `reference`. Beside
     each amount stand the hours it covers and those that it does not, by reason. Raises BadInput where the book speaks
@@ -58,6 +58,7 @@ def money(runner: QueryRunner, window: Window, asked: Mapping[str, str]) -> dict
         },
         "unpriced": _rows(runner, "money_unpriced", **priced),
         "unit_costs": _rows(runner, "unit_cost", **priced),
+        "serving_costs": _rows(runner, "serving_cost", **priced),
         "converted": _converted(runner, span, by, basis, asked),
         "book_problems": [row for row in _rows(runner, "money_book") if row["problem"] and row["basis"] == basis],
     }

@@ -16,6 +16,14 @@ COLUMNS = {
     "findings": ("finding_id", "analyzer", "tenant", "gpu_hours", "priced_gpu_hours", "amount"),
     "unpriced": ("model", "tenant", "reason", "gpu_hours", "first_at", "last_at"),
     "unit_costs": ("model", "step_count", "gpu_hours_per_step", "amount_per_step", "amount_per_1000_tokens"),
+    "serving_costs": (
+        "model",
+        "request_count",
+        "generation_token_count",
+        "amount_per_1000_requests",
+        "gpu_hours_per_1000_tokens",
+        "amount_per_1000_tokens",
+    ),
     "converted": ("key", "state", "gpu_hours", "converted_gpu_hours", "unconverted_gpu_hours"),
     "book_problems": ("model", "tenant", "from_at", "until_at", "problem", "problem_until_at"),
 }
@@ -53,5 +61,6 @@ def _for_people(answer: dict[str, Any]) -> dict[str, Any]:
         "converted_to": f"{converted['reference']} by {converted['conversion_basis']}",
         **{name: converted[name] for name in ("converted_gpu_hours", "unconverted_gpu_hours")},
     }
-    lists = {name: answer[name] for name in ("rows", "findings", "unpriced", "unit_costs", "book_problems")}
+    names = ("rows", "findings", "unpriced", "unit_costs", "serving_costs", "book_problems")
+    lists = {name: answer[name] for name in names}
     return {**shown, **{name: rows for name, rows in {**lists, "converted": converted["rows"]}.items() if rows}}

@@ -113,3 +113,32 @@ select
         when is_counted then ts
     end as served_until_at
 from judged;
+
+-- Which service an engine that was read in [from_at, to_at) belongs to: as declared, else as its pod says, else the one
+-- workload that ever held a card by a pod of that name, else its pod or page itself. Grain: (cluster, namespace, pod, workload_id, target).
+create macro engine_service(from_at, to_at) as table
+with places as (
+    select distinct cluster, namespace, pod, workload_id, target
+    from engine_reading
+    where ts >= from_at and ts < to_at
+)
+
+select
+    places.*,
+    coalesce(
+        nullif(places.workload_id, ''), known.workload_id, alone.workload_id, nullif(concat_ws('/', nullif(places.namespace, ''), nullif(places.pod, '')), ''), places.target
+    ) as service
+from places
+left join (
+    select cluster, namespace, pod, arg_max(coalesce(workload_id, concat_ws('/', namespace, pod)), seen_at) as workload_id
+    from pod
+    where pod in (select places.pod from places)
+    group by all
+) as known using (cluster, namespace, pod)
+left join (
+    select pod, any_value(workload_id) as workload_id
+    from allocation
+    where pod in (select places.pod from places where places.pod <> '')
+    group by pod
+    having count(distinct workload_id) = 1
+) as alone using (pod);

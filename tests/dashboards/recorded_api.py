@@ -139,6 +139,8 @@ def money(asked: Mapping[str, Any], hostile: str) -> dict[str, Any]:
     ]
     unit: dict[str, Any] = {"workload_count": 1, "step_count": 600, "gpu_hours": 4.0, "gpu_hours_per_step": 4 / 600}
     unit |= {"amount_per_step": 0.0712, "token_count": None, "gpu_hours_per_1000_tokens": None}
+    served = {"model": "H100", "request_count": 1200.0, "generation_token_count": 5e6, "amount_per_1000_requests": 3.5}
+    served |= {"gpu_hours_per_1000_tokens": 0.0004, "amount_per_1000_tokens": None}
     converted = [{**row, "converted_gpu_hours": 317.0 if row["amount"] else None} for row in rows]
     return {
         "by": asked["by"],
@@ -148,6 +150,7 @@ def money(asked: Mapping[str, Any], hostile: str) -> dict[str, Any]:
         "total": {"gpu_hours": 150.0, "priced_gpu_hours": 100.0, "amount": 1234.5},
         "unpriced": [{"model": "", "tenant": hostile, "reason": "no_price", "gpu_hours": 50.0}],
         "unit_costs": [{**unit, "model": "H100+A100", "amount_per_1000_tokens": None}],
+        "serving_costs": [served],
         "converted": {"reference": "A100", "converted_gpu_hours": 317.0, "rows": converted},
         "book_problems": [{"problem": "overlap", "model": "", "tenant": hostile}],
     }
