@@ -34,20 +34,20 @@ class GangPartialIdle(EfficiencyRule):
     **Finds** every stretch of at least 30 minutes in which a GPU of a job (of one replica of a service) was idle while
     another one of it was not: a rank that died, a pod that asks for more cards than its program uses.
 
-    **Ignores** stretches of at least 30 minutes in which all GPUs were idle (rule idle_allocation), and GPUs of which
-    nothing is known: silence accuses nobody.
+    **Ignores** stretches of at least 30 minutes in which all GPUs were idle (rule idle_allocation), those in which all
+    may have been, as far as they were seen, and GPUs of which nothing is known: silence accuses nobody.
 
     **Evidence** the idle cards and their nodes, the cards that worked meanwhile, and the mean of each signal on the
     idle ones.
 
     **GPU-hours counted** the observed minutes of the idle shares, once; with idle_allocation they are all that the
-    ledger calls `alloc_idle`.
+    ledger calls `alloc_idle`, but for what either could claim.
 
     **Acts on it** the owner looks at the ranks named (`check_ranks`), or asks for fewer cards.
     """
 
     name = "gang_partial_idle"
-    version = 1
+    version = 2
     options_class: ClassVar[type[Any]] = GangPartialIdleOptions
     gap: ClassVar[timedelta] = timedelta(minutes=15)
 

@@ -1,17 +1,18 @@
 -- name: gang_partial_idle(from_at, to_at)
--- Idle shares of jobs (or of replicas with several cards) while others of them were not idle: all that the ledger calls idle and idle_allocation does not claim.
+-- Idle shares of jobs (or of replicas with several cards) while others of them were not idle: what the ledger calls idle, idle_allocation does not claim, and would not claim were all seen.
 -- Grain: one row per piece of a ledger span.
 -- Columns: subject_kind varchar, subject_id varchar, workload_id varchar, hour_at timestamptz, from_at timestamptz, until_at timestamptz, tenant varchar, user varchar, queue varchar, kind varchar, gpu_uuid varchar, slice_id varchar, allocation_id varchar, node varchar, model varchar, state varchar, cause varchar, basis varchar, is_shared boolean, gpu_hours double, held_gpu_hours double, observed_minutes double, coverage_ratio double, gpu_util_ratio double, sm_active_ratio double, core_active_ratio double, tensor_active_ratio double, dram_active_ratio double, fb_used_ratio double, power_watts double
 -- Reads: state_span
 -- Units: GPU-hours, ratios, watts
--- Ignores: stretches of at least 30 min in which all shares were idle (idle_allocation), and shares of which nothing is known. `cause` is idle_ranks where another share of the job was seen active in the piece's hour, others_unknown where none was.
+-- Ignores: stretches of at least 30 min in which all shares were idle (idle_allocation) or, as far as they were seen, may have been: nobody knows whose finding those are. Shares of which nothing is known. `cause` is idle_ranks where another share of the job was seen active in the piece's hour, others_quiet where none was.
 -- Order: none
 with held as (
     select
         *,
         case when kind = 'inference' then 'pod' else 'job' end as subject_kind,
         case when kind = 'inference' then pod else workload_id end as subject_id,
-        coalesce(activity = 'idle' and cause = '' and state in ('alloc_idle', 'alloc_low', 'alloc_unknown'), false) as is_idle
+        coalesce(activity = 'idle' and cause = '' and state in ('alloc_idle', 'alloc_low', 'alloc_unknown'), false) as is_idle,
+        activity is null as is_unseen
     from state_span
     where
         hour_at >= :from_at::timestamptz - interval 1 hour
@@ -19,7 +20,7 @@ with held as (
         and allocation_id <> ''
 ),
 
--- Each span opens and closes; running sums tell at every instant how many shares were held and how many idle.
+-- Each span opens and closes; running sums tell at every instant how many shares were held, how many idle and how many unseen.
 events as (
     select
         subject_kind,
@@ -28,10 +29,20 @@ events as (
         from_at as changed_at,
         1 as held,
         is_idle::integer as idle,
+        is_unseen::integer as unseen,
         (state = 'alloc_idle')::integer as judged
     from held
     union all
-    select subject_kind, subject_id, workload_id, until_at, -1, -(is_idle::integer), -((state = 'alloc_idle')::integer) from held
+    select
+        subject_kind,
+        subject_id,
+        workload_id,
+        until_at,
+        -1,
+        -(is_idle::integer),
+        -(is_unseen::integer),
+        -((state = 'alloc_idle')::integer)
+    from held
 ),
 
 levels as (
@@ -42,6 +53,7 @@ levels as (
         changed_at,
         sum(sum(held)) over of_subject as held,
         sum(sum(idle)) over of_subject as idle,
+        sum(sum(unseen)) over of_subject as unseen,
         sum(sum(judged)) over of_subject as judged,
         lead(changed_at) over of_subject as until_at
     from events
@@ -49,16 +61,24 @@ levels as (
     window of_subject as (partition by subject_kind, workload_id, subject_id order by changed_at)
 ),
 
+-- joint: all were seen idle; unsure: they may have been; partial: one at least was seen not to be.
+kinds as (
+    select
+        *,
+        case
+            when idle = held then 'joint'
+            when idle + unseen = held and idle > 0 then 'unsure'
+            else 'partial'
+        end as kind
+    from levels
+    where held > 0
+),
+
 marked as (
     select
         *,
-        idle = held as is_joint,
-        case
-            when (lag(until_at) over of_subject is distinct from changed_at) or lag(idle = held) over of_subject <> (idle = held) then 1
-            else 0
-        end as is_new_run
-    from levels
-    where held > 0
+        ((lag(until_at) over of_subject is distinct from changed_at) or lag(kind) over of_subject <> kind)::integer as is_new_run
+    from kinds
     window of_subject as (partition by subject_kind, workload_id, subject_id order by changed_at)
 ),
 
@@ -75,19 +95,43 @@ runs as (
         subject_kind,
         subject_id,
         workload_id,
+        any_value(kind) as kind,
         min(changed_at) as from_at,
         max(until_at) as until_at,
-        any_value(is_joint) and max(judged) > 0 and (epoch(max(until_at) - min(changed_at)) >= 1800 or max(held) = 1) as is_claimed
+        any_value(kind) = 'joint' and max(judged) > 0 and (epoch(max(until_at) - min(changed_at)) >= 1800 or max(held) = 1) as is_claimed
     from numbered
     group by subject_kind, subject_id, workload_id, run
+),
+
+-- Neighbours in which all may have been idle are one block: were its unseen shares idle, it would be idle_allocation's.
+bordered as (
+    select
+        *,
+        ((lag(until_at) over of_subject is distinct from from_at)
+        or (lag(kind) over of_subject = 'partial') or kind = 'partial')::integer as is_new_block
+    from runs
+    window of_subject as (partition by subject_kind, workload_id, subject_id order by from_at)
+),
+
+blocks as (
+    select
+        *,
+        bool_or(kind = 'unsure') over of_block and epoch(max(until_at) over of_block - min(from_at) over of_block) >= 1800 as is_either
+    from (
+        select
+            *,
+            sum(is_new_block) over (partition by subject_kind, workload_id, subject_id order by from_at rows unbounded preceding) as block
+        from bordered
+    )
+    window of_block as (partition by subject_kind, workload_id, subject_id, block)
 ),
 
 cut as (
     select
         *,
         case when (lag(until_at) over of_subject is distinct from from_at) then 1 else 0 end as is_new_rest
-    from runs
-    where not is_claimed
+    from blocks
+    where not is_claimed and not is_either
     window of_subject as (partition by subject_kind, workload_id, subject_id order by from_at)
 ),
 
@@ -138,7 +182,7 @@ select
     held.node,
     held.model,
     held.state,
-    case when seen.is_any_active then 'idle_ranks' else 'others_unknown' end as cause,
+    case when seen.is_any_active then 'idle_ranks' else 'others_quiet' end as cause,
     held.basis,
     contains(held.basis, 'shared_card') as is_shared,
     held.share * piece.hours * held.observed_minutes / (epoch_us(held.until_at - held.from_at) / 6e7) as gpu_hours,
