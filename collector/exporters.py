@@ -60,7 +60,7 @@ class DeviceReader:
 
 
 @cache
-def _mapped_fields() -> dict[str, Field]:
+def _mapped_fields() -> dict[str, Field | None]:
     readers = [MappedReader(load(name), node=_NO_NODE) for name in reversed(shipped())]
     return {name: field for reader in readers for name, field in reader.fields.items()}
 

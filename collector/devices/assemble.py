@@ -75,8 +75,9 @@ def assemble(samples: Samples[DeviceSeries], options: Options) -> Assembled:
     chosen = choose(seen, samples.values)
     columns = _Columns(seen, options)
     add_sums(chosen.values)
-    drop_unmeasured(chosen.values, seen.is_group_sliced[seen.row_group])
-    lost = drop_contradicted(chosen.values, columns.models, columns.group_model[seen.row_group])
+    row_model = columns.group_model[seen.row_group]
+    drop_unmeasured(chosen.values, seen.is_group_sliced[seen.row_group], columns.models, row_model)
+    lost = drop_contradicted(chosen.values, columns.models, row_model)
     flags = np.zeros(len(seen.row_gpu), np.int64)
     for flag, is_set in (
         (QualityFlag.VALUE_REJECTED, chosen.rejected_count > 0),

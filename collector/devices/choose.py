@@ -85,7 +85,7 @@ def _best(of: _Cells, measured: Measured, row_count: int, table: Table) -> dict[
         best[where] = masks
     parts = np.flatnonzero(table.is_summed[fields])
     if len(parts):
-        _add_up(best, cells[parts], of.part[good][is_best][parts], values[parts])
+        _add_up(best, cells[parts], of.part[good][is_best][parts], values[parts], table.is_averaged[fields[parts]])
         best[of.cell[table.is_summed[of.field] & measured.is_bad]] = -np.inf  # a sum without a part is none
     best[np.isneginf(best)] = np.nan
     present = np.unique(table.column[np.unique(fields)])
@@ -93,14 +93,17 @@ def _best(of: _Cells, measured: Measured, row_count: int, table: Table) -> dict[
     return {table.columns[column]: columns[column] for column in present.tolist()}
 
 
-def _add_up(best: Floats, cells: Numbers, parts: Floats, values: Floats) -> None:
-    """The sum over the parts of each cell; of copies of one part the largest counts."""
+def _add_up(best: Floats, cells: Numbers, parts: Floats, values: Floats, is_averaged: Flags) -> None:
+    """The sum, or the mean, over the parts of each cell; of copies of one part the largest counts."""
     keys = np.stack([cells.astype(np.float64), parts], axis=1)
     distinct, positions = np.unique(keys, axis=0, return_inverse=True)
     largest = np.full(len(distinct), -np.inf)
     np.maximum.at(largest, positions.reshape(-1), values)
     where, of_part = np.unique(distinct[:, 0].astype(np.int64), return_inverse=True)
-    best[where] = np.bincount(of_part, weights=largest)
+    averaged = np.zeros(len(distinct), np.bool_)
+    averaged[positions.reshape(-1)] = is_averaged
+    sums, counts = np.bincount(of_part, weights=largest), np.bincount(of_part)
+    best[where] = np.where(np.bincount(of_part, weights=averaged) > 0, sums / counts, sums)
 
 
 def _distinct_columns(cells: Numbers, row_count: int) -> Numbers:

@@ -47,7 +47,8 @@ class Field:
 
     Where `label` names one, the value only counts how often the thing in that label happened lately: what the column
     gets is the label's meaning, and a count of zero says nothing. `is_mask` columns collect bits of several series,
-    `is_summed` ones add up parts of a card that a label tells apart (its links).
+    `is_summed` ones add up parts of a card that a label tells apart (its links), and with `is_averaged` the column gets
+    their mean.
     """
 
     column: str
@@ -58,6 +59,7 @@ class Field:
     is_profiled: bool = False
     is_mask: bool = False
     is_summed: bool = False
+    is_averaged: bool = False
     label: str = ""
     low: float = 0.0
     high: float = 0.0
@@ -81,6 +83,7 @@ class Table(NamedTuple):
     is_profiled: Flags
     is_mask: Flags
     is_summed: Flags
+    is_averaged: Flags
     is_count: Flags
     times: Floats
     divided_by: Floats
@@ -133,6 +136,7 @@ def _table(fields: list[Field]) -> Table:
         is_profiled=np.array([field.is_profiled for field in fields]),
         is_mask=np.array([field.is_mask for field in fields]),
         is_summed=np.array([field.is_summed for field in fields]),
+        is_averaged=np.array([field.is_averaged for field in fields]),
         is_count=np.array([bool(field.label) and not field.is_summed for field in fields]),
         times=np.array([field.times for field in fields]),
         divided_by=np.array([field.divided_by for field in fields]),

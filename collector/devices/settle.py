@@ -8,9 +8,11 @@ import numpy as np
 
 from collector.devices.codes import Flags, Floats, Numbers
 from collector.devices.fields import FB_FREE, NVLINK_RX, NVLINK_TX, PROFILING_COLUMNS
-from gpuledger.model import GPU_MODELS
+from gpuledger.model import GPU_MODELS, vendor_of
 
 _MODELS = {model.model: model for model in GPU_MODELS}
+_MIG_VENDORS = ("nvidia", "other")
+"""Whose parts are MIG slices; a model that nobody knows may be one of them."""
 _BUSY_RATIO = 0.9
 _HIGH_POWER_BAND = 0.4
 _HIGH_POWER_WATTS = 250.0
@@ -33,11 +35,16 @@ def add_sums(values: Values) -> None:
         values["nvlink_bytes_per_second"] = total if stated is None else np.where(np.isnan(total), stated, total)
 
 
-def drop_unmeasured(values: Values, is_sliced: Flags) -> None:
-    """Under MIG the driver does not measure utilization; the exporter then omits it or writes 0."""
+def drop_unmeasured(values: Values, is_sliced: Flags, models: Sequence[str], row_model: Numbers) -> None:
+    """Under MIG the driver does not measure utilization; the exporter then omits it or writes 0.
+
+    Of other vendors' parts a mapping says which metrics measure them: there 0 is 0.
+    """
+    is_mig = np.array([*(vendor_of(model) in _MIG_VENDORS for model in models), True])
+    is_unmeasured = is_sliced & is_mig[np.minimum(row_model, len(models))]
     for column in ("gpu_util_ratio", "mem_copy_util_ratio"):
         if column in values:
-            values[column] = np.where(is_sliced & (values[column] == 0), np.nan, values[column])
+            values[column] = np.where(is_unmeasured & (values[column] == 0), np.nan, values[column])
 
 
 def drop_contradicted(values: Values, models: Sequence[str], row_model: Numbers) -> Numbers:

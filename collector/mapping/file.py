@@ -43,19 +43,32 @@ class Labels(_Table):
 
 
 class Metric(_Table):
-    """One metric: its names, newest first, the column of a reading that it fills, and its unit."""
+    """One metric: its names, newest first, the column of a reading that it fills, and its unit.
+
+    Without a column its labels only say that the card is there, and who holds it.
+    """
 
     names: tuple[str, ...] = Field(min_length=1, description="names, the newest first; older ones are told once")
-    column: str = Field(description="column of a reading, or fb_free_bytes, nvlink_tx_/nvlink_rx_bytes_per_second")
-    unit: str = Field(description="unit as written")
+    column: str = Field("", description="column of a reading, or fb_free_bytes, nvlink_tx_/nvlink_rx_bytes_per_second")
+    unit: str = Field("", description="unit as written")
     rank: int = Field(0, ge=0, le=9, description="of several metrics of a column the lowest counts")
     device_wide: bool = Field(default=False, description="of the whole card, even where repeated for each part")
     when: Mapping[str, str] = Field(default_factory=dict, description="counts only with these label values")
+    unless: Mapping[str, tuple[str, ...]] = Field(
+        default_factory=dict, description="does not count with one of these label values"
+    )
     sum_over: str = Field("", description="label that tells apart parts (links) of which the card is the sum")
+    mean_over: str = Field("", description="label that tells apart parts (engines) of which the card is the mean")
     blanks: tuple[float, ...] = Field((), description="values as written that mean no value, beside those of the file")
 
     @model_validator(mode="after")
     def _fits(self) -> Metric:
+        if self.sum_over and self.mean_over:
+            raise ValueError("sum_over: a metric has a sum or a mean over parts, not both")
+        if not self.column:
+            if self.unit:
+                raise ValueError(f"unit: {self.unit} measures nothing where no column is named")
+            return self
         if self.column not in COLUMNS:
             raise ValueError(f"column: a reading has no {self.column!r}")
         if self.unit not in UNITS:

@@ -29,8 +29,15 @@ class _Use:
     """One way in which a metric's name is used: under which label values, as which field, with parts of what label."""
 
     when: tuple[tuple[str, str], ...]
-    field: Field
-    sum_over: str
+    unless: tuple[tuple[str, tuple[str, ...]], ...]
+    field: Field | None
+    parts: str
+
+    def fits(self, labels: Mapping[str, str]) -> bool:
+        """Whether `labels` are those under which the metric counts."""
+        return all(labels.get(name) == value for name, value in self.when) and not any(
+            labels.get(name) in values for name, values in self.unless
+        )
 
 
 class MappedReader:
@@ -67,8 +74,8 @@ class MappedReader:
         )
 
     @property
-    def fields(self) -> dict[str, Field]:
-        """The field of each metric; where label values tell several apart, that of the first."""
+    def fields(self) -> dict[str, Field | None]:
+        """The field of each metric, None where it only names holders; of several by label, that of the first."""
         return {name: uses[0].field for name, uses in self._uses.items()}
 
     def is_known(self, name: str) -> bool:
@@ -85,12 +92,12 @@ class MappedReader:
             return None
         self._note_name(series.name)
         labels = series.labels
-        use = next((use for use in uses if all(labels.get(name) == value for name, value in use.when)), None)
+        use = next((use for use in uses if use.fits(labels)), None)
         if use is None:
             return DeviceSeries(None, subject)
-        if not use.sum_over:
+        if not use.parts:
             return DeviceSeries(use.field, subject)
-        part = self._parts.setdefault(labels.get(use.sum_over, ""), len(self._parts))
+        part = self._parts.setdefault(labels.get(use.parts, ""), len(self._parts))
         return DeviceSeries(use.field, subject, float(part))
 
     def subject(self, labels: Mapping[str, str]) -> Subject | None:
@@ -193,8 +200,20 @@ def _both(name: str) -> tuple[str, str]:
 
 
 def _uses(mapping: MappingFile, metric: Metric) -> Iterator[tuple[str, _Use]]:
+    use = _Use(
+        tuple(metric.when.items()),
+        tuple(metric.unless.items()),
+        _field(mapping, metric) if metric.column else None,
+        metric.sum_over or metric.mean_over,
+    )
+    for prefix in mapping.prefixes:
+        for name in metric.names:
+            yield prefix + name, use
+
+
+def _field(mapping: MappingFile, metric: Metric) -> Field:
     _, times, divided_by = UNITS[metric.unit]
-    field = FIELDS.register(
+    return FIELDS.register(
         bounded(
             Field(
                 metric.column,
@@ -202,14 +221,12 @@ def _uses(mapping: MappingFile, metric: Metric) -> Iterator[tuple[str, _Use]]:
                 divided_by,
                 rank=metric.rank,
                 is_device_wide=metric.device_wide,
-                is_summed=bool(metric.sum_over),
+                is_summed=bool(metric.sum_over or metric.mean_over),
+                is_averaged=bool(metric.mean_over),
                 blanks=tuple(sorted({*mapping.blanks, *metric.blanks})),
             )
         )
     )
-    for prefix in mapping.prefixes:
-        for name in metric.names:
-            yield prefix + name, _Use(tuple(metric.when.items()), field, metric.sum_over)
 
 
 def _spelt(mapping: MappingFile, name: str, metric: Metric) -> str:
