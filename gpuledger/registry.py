@@ -16,6 +16,8 @@ SOURCES: Mapping[str, str] = {
     "nvidia_smi": "collector.sources.nvidia_smi:NvidiaSmiSource",
     "vllm": "collector.sources.vllm:VllmSource",
     "sglang": "collector.sources.sglang:SglangSource",
+    "infiniband": "collector.sources.infiniband:InfinibandSource",
+    "node_exporter": "collector.sources.node_exporter:NodeExporterSource",
 }
 
 SCHEDULERS: Mapping[str, str] = {

@@ -19,6 +19,13 @@ ACTIONS: Mapping[str, str] = {
     "busy_without_work": "notify",
 }
 
+NETWORK = (
+    "stalled_bytes_per_second",
+    "moving_bytes_per_second",
+    "stalled_fabric_bytes_per_second",
+    "moving_fabric_bytes_per_second",
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StalledAllocationOptions:
@@ -56,7 +63,7 @@ class StalledAllocation(EfficiencyRule):
     def facts(
         self, runner: QueryRunner, window: Window, rows: Sequence[Mapping[str, Any]]
     ) -> Mapping[SubjectKey, Mapping[str, Any]]:
-        """The network of each subject, while it stood still and while it moved."""
+        """The network of each subject, its cards' and its nodes', while it stood still and while it moved."""
         return by_subject(runner.query("stalled_network", from_at=window.from_at, to_at=window.to_at), rows)
 
     def finding(
@@ -79,7 +86,7 @@ class StalledAllocation(EfficiencyRule):
         }
         told = [
             fact(metric, network[metric], None, row, "stalled_network")
-            for metric in ("stalled_bytes_per_second", "moving_bytes_per_second")
+            for metric in NETWORK
             if network.get(metric) is not None
         ]
         return {
@@ -91,10 +98,20 @@ class StalledAllocation(EfficiencyRule):
 
 
 def _is_flat(network: Mapping[str, Any], chosen: StalledAllocationOptions) -> bool | None:
-    """Whether the network carried next to nothing during the standstill; None where it was not measured."""
-    during, before = network.get("stalled_bytes_per_second"), network.get("moving_bytes_per_second")
-    if during is None:
-        return None
+    """Whether the network carried next to nothing during the standstill; None where it was not measured.
+
+    Where both the cards' links and the nodes' fabric were measured, both must be flat.
+    """
+    stalled_and_moving = (NETWORK[:2], NETWORK[2:])
+    told = [
+        _is_quiet(network[during], network.get(before), chosen)
+        for during, before in stalled_and_moving
+        if network.get(during) is not None
+    ]
+    return all(told) if told else None
+
+
+def _is_quiet(during: float, before: float | None, chosen: StalledAllocationOptions) -> bool:
     return bool(
         during < chosen.flat_network_bytes_per_second
         or (before is not None and during < chosen.flat_network_ratio * before)

@@ -1,5 +1,6 @@
 """The words that every part of gpuledger shares."""
 
+from gpuledger.model.fabric import LinkReading
 from gpuledger.model.gpu_models import GPU_MODELS, GpuModel, canonical_model, slice_share, vendor_of
 from gpuledger.model.health import FaultEvent
 from gpuledger.model.inventory import Asset, Condition, Node, NodeState, SchedulerNode
@@ -44,6 +45,7 @@ __all__ = [
     "Holding",
     "JobModel",
     "JobStep",
+    "LinkReading",
     "Move",
     "Node",
     "NodeState",

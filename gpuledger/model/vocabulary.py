@@ -104,6 +104,24 @@ FAULT_KINDS = (
     "node_not_ready",
 )
 
+LINK_LAYERS = ("infiniband", "ethernet", "omnipath", "unknown")
+"""What a port of a network adapter speaks; `ethernet` is RoCE."""
+
+LINK_STATES = ("down", "init", "armed", "active", "active_defer", "unknown")
+
+PHYSICAL_STATES = (
+    "sleep",
+    "polling",
+    "disabled",
+    "training",
+    "link_up",
+    "error_recovery",
+    "phy_test",
+    "offline",  # Omni-Path
+    "test",  # Omni-Path
+    "unknown",
+)
+
 PRICE_BASES = ("amortised", "list")
 
 CONVERSION_BASES = ("peak_bf16", "price", "owner")

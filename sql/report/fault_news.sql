@@ -9,6 +9,6 @@
 select min(earliest_at) as from_at, max(committed_at) as committed_at
 from batch
 where
-    record in ('reading', 'fault_event', 'condition')
+    record in ('reading', 'fault_event', 'condition', 'link_reading')
     and committed_at >= :committed_after_at::timestamptz
     and earliest_at is not null;

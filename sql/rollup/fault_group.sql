@@ -1,10 +1,10 @@
 -- name: fault_group(from_at, to_at)!
--- What was told of faults in the window: edges of counters and codes in readings, drivers' events, schedulers' conditions; the same code of a card within 5 min is one.
+-- What was told of faults in the window: edges of counters and codes in readings, ports that went down, drivers' events, schedulers' conditions; the same code of a card (or port) within 5 min is one.
 -- Grain: one row per card (or node), kind, code and run of tellings not more than 5 min apart.
--- Reads: reading, fault_event, condition, fault
+-- Reads: reading, link_reading, fault_event, condition, fault
 -- Writes: fault_group
 -- Units: none
--- Ignores: an XID that a card goes on showing (the gauge holds the last one), a counter of which the value before is not known (the hour before the window is looked at), values of slices, which repeat the card's. A code that the gauge shows only after a silence, and that somebody else told in that silence, is that fault and no other. A counter that fell was reset: what it shows since is new. Row remaps are kept by the card and never reset.
+-- Ignores: an XID that a card goes on showing (the gauge holds the last one), a counter of which the value before is not known (the hour before the window is looked at), values of slices, which repeat the card's. A code that the gauge shows only after a silence, and that somebody else told in that silence, is that fault and no other. A counter that fell was reset: what it shows since is new. A port that was down when it was first seen, and downs counted while a driver was loaded anew. Row remaps are kept by the card and never reset.
 create or replace temp table fault_group as
 with shown as (
     select ts, node, gpu_uuid, source, xid_code, ecc_uncorrected_count, row_remap_uncorrectable_count, row_remap_failure
@@ -156,8 +156,51 @@ edges as (
         end
 ),
 
+-- A port that was up and is down, or that counts more downs than before. Its `code` is the port: those of a node are told apart.
+followed_ports as (
+    select
+        ts,
+        node,
+        device || '/' || port as code,
+        source,
+        state,
+        link_downed_count,
+        lag(state) over of_port as state_before,
+        lag(link_downed_count) over of_port as count_before
+    from link_reading
+    where ts >= :from_at::timestamptz - interval 1 hour and ts < :to_at::timestamptz
+    window of_port as (partition by node, device, port, source order by ts)
+),
+
+downs as (
+    select
+        ts,
+        node,
+        '' as gpu_uuid,
+        'nvidia' as vendor,
+        'fabric' as kind,
+        code,
+        source,
+        case
+            when state_before = 'active' and state in ('down', 'init', 'armed') then 'the port went from active to ' || state
+            else 'the port counts ' || (link_downed_count - count_before) || ' more times down'
+        end as detail,
+        case when link_downed_count > count_before then link_downed_count - count_before else 1 end as event_count,
+        true as is_begin_known,
+        false as is_told
+    from followed_ports
+    where
+        ts >= :from_at::timestamptz
+        and (
+            (state_before = 'active' and state in ('down', 'init', 'armed'))
+            or coalesce(link_downed_count > count_before, false)
+        )
+),
+
 tellings as (
     select * from edges
+    union all by name
+    select * from downs
     union all by name
     select * from told
 ),

@@ -3,7 +3,7 @@
 A file names its `rule` or `recommender` and lists `cases`. A case has `name`, `given` (record: rows), `window`,
 `options`, `ledger: false` where none is needed, and `expect`: `findings` or `recommendations` (as many as given, in
 order, each with at least these fields) and `totals` (at least these). A row may carry `each` (field: values, one row a
-value) and `every` (a time field, its step in seconds and a count).
+value) and `every` (a time field, its step in seconds and a count, and by what counters rise with each).
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ def _rows(given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         made = {**row, **variant}
         if every["field"]:
             made[every["field"]] += timedelta(seconds=i * every["seconds"])
+        made.update({field: made[field] + i * step for field, step in every.get("step", {}).items()})
         yield made
 
 

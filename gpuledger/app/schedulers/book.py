@@ -28,7 +28,7 @@ SHORTEST_SECONDS = 0.001
 
 PASSED = frozenset(
     {
-        *("reading", "source_read", "holding", "service_load", "engine_reading"),
+        *("reading", "source_read", "holding", "service_load", "engine_reading", "link_reading"),
         *("job_step", "job_model", "workload_phase", "checkpoint", "fault_event", "price", "conversion"),
     }
 )
