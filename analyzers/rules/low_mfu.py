@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, ClassVar
@@ -36,10 +36,12 @@ class LowMfu(EfficiencyRule):
 
     **Finds** jobs that declare their model (record job_model) and tell tokens by the step (record job_step), and whose
     model FLOPs utilization over at least an hour of steps was below 30 %: 6 P + 12 L h s FLOPs a token, times the whole
-    job's tokens, over the GPU-seconds held and the dense peak of each card in the declared precision.
+    job's tokens, over the GPU-seconds held and the dense peak of each card in the declared precision. Where a job
+    declares its precision and no parameters, the FLOPs a second and GPU that its trainer tells stand for them.
 
-    **Ignores** jobs without a declared model or tokens: tensor activity is never called MFU. Cards whose peak in the
-    precision no data sheet tells; the totals name them. The time before the first step and after the last.
+    **Ignores** jobs without a declared model, or without tokens and FLOPs: tensor activity is never called MFU. Cards
+    whose peak in the precision no data sheet tells; the totals name them. The time before the first step and after the
+    last.
 
     **Evidence** the MFU, the job's tokens a second, the GPUs held.
 
@@ -87,11 +89,16 @@ class LowMfu(EfficiencyRule):
         hours = [one for one in facts.get("rows", ()) if in_stretch(one["hour_at"], row)]
         walls = {one["hour_at"]: one for one in hours}.values()
         wall_hours = sum(one["wall_hours"] for one in walls)
-        tokens = sum(one["tokens"] for one in walls)
-        mfu = _mfu(hours, tokens)
+        tokens = _sum(walls, "tokens") if hours and hours[0]["active_parameters"] is not None else None
+        mfu = _mfu(hours, tokens, wall_hours)
         if mfu is None or wall_hours < chosen.min_hours - 1e-9 or mfu >= chosen.min_mfu_ratio - 1e-12:
             return None
         held = row["gpu_hours"]
+        told = (
+            ("model_flops_per_gpu_second", _sum(walls, "model_flops_per_gpu"))
+            if tokens is None
+            else ("tokens_per_second", tokens)
+        )
         gpus = sum(one["gpu_hours"] for one in hours) / wall_hours
         samples = {"n_samples": sum(one["step_count"] for one in walls)}
         return {
@@ -100,7 +107,7 @@ class LowMfu(EfficiencyRule):
             "severity": "info",
             "evidence": (
                 {**fact("mfu_ratio", mfu, chosen.min_mfu_ratio, row, "low_mfu_steps"), **samples},
-                {**fact("tokens_per_second", tokens / (3600 * wall_hours), None, row, "low_mfu_steps"), **samples},
+                {**fact(told[0], (told[1] or 0.0) / (3600 * wall_hours), None, row, "low_mfu_steps"), **samples},
                 {**fact("gpus_held", gpus, None, row, "low_mfu_steps"), **samples},
             ),
             "expected_gain": {
@@ -113,16 +120,29 @@ class LowMfu(EfficiencyRule):
         }
 
 
-def _mfu(hours: Sequence[Mapping[str, Any]], tokens: float) -> float | None:
-    """Model FLOPs over those that the cards held could have done; None where a card's peak is not known."""
-    possible = 0.0
+def _sum(rows: Iterable[Mapping[str, Any]], name: str) -> float | None:
+    """The sum of what every row tells; None where one does not."""
+    values = [one[name] for one in rows]
+    return None if None in values else float(sum(values))
+
+
+def _mfu(hours: Sequence[Mapping[str, Any]], tokens: float | None, wall_hours: float) -> float | None:
+    """Model FLOPs over those that the cards held could have done; None where a card's peak is not known.
+
+    Without declared parameters the model FLOPs are those that the trainer worked out, for each GPU that was held.
+    """
+    possible, gpu_hours = 0.0, 0.0
     for one in hours:
         peak = peak_flops(one["card_model"], one["precision"])
         if peak is None:
             return None
         possible += 3600 * one["gpu_hours"] * peak
-    if possible <= 0:
+        gpu_hours += one["gpu_hours"]
+    if possible <= 0 or wall_hours <= 0:
         return None
+    if tokens is None:
+        done = _sum({one["hour_at"]: one for one in hours}.values(), "model_flops_per_gpu")
+        return None if done is None else done * gpu_hours / wall_hours / possible
     declared = Transformer(
         active_parameters=hours[0]["active_parameters"],
         layers=hours[0]["layers"] or 0,

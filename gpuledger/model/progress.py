@@ -15,6 +15,7 @@ class JobStep:
 
     `tokens` are those of the whole job in the step. `step_seconds` is wall time; `compute_seconds` the rank's own work
     before the collective (synchronous ranks show equal wall times). `gpu_uuid` is the rank's card, where it says so.
+    `model_flops_per_gpu_second` is what the trainer itself works out (Megatron's TFLOP/s/GPU), by its own formula.
     """
 
     ts: datetime
@@ -25,6 +26,7 @@ class JobStep:
     tokens: float | None = measure("tokens", low=0)
     step_seconds: float | None = measure("seconds", low=0)
     compute_seconds: float | None = measure("seconds", low=0)
+    model_flops_per_gpu_second: float | None = measure("FLOP/s", low=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +34,12 @@ class JobModel:
     """What a job declares of the model it trains. Grain: (`workload_id`); a later record replaces it.
 
     `active_parameters` are those that a token passes through; `layers`, `hidden_size` and `sequence_tokens` add the
-    attention term where all three are known. `parallelism` is how many GPUs one replica of the model needs.
+    attention term where all three are known. `parallelism` is how many GPUs one replica of the model needs. A job whose
+    steps tell `model_flops_per_gpu_second` may leave the parameters out: then that counts, against `precision`'s peak.
     """
 
     workload_id: str
-    active_parameters: float = quantity("count", low=1)
+    active_parameters: float | None = measure("count", low=1)
     layers: int | None = measure("count", low=0)
     hidden_size: int | None = measure("count", low=0)
     sequence_tokens: int | None = measure("tokens", low=0)

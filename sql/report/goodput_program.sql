@@ -6,7 +6,7 @@
 -- Reads: job_step, job_model, allocation, asset
 -- Units: tokens of the whole job after its first step; GPUs that it held at its last step; `model` as the driver prints it, empty
 --   where its cards are of several
--- Ignores: work with fewer than two steps, or without tokens.
+-- Ignores: work with fewer than two steps, without tokens, or that does not declare its parameters.
 -- Order: workload_id
 with steps as (
     select workload_id, step, max(tokens) as tokens, max(ts) as ts
@@ -62,4 +62,5 @@ select
 from spans
 inner join held using (workload_id)
 inner join job_model using (workload_id)
+where job_model.active_parameters is not null
 order by spans.workload_id;

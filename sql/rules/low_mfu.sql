@@ -1,10 +1,10 @@
 -- name: low_mfu(from_at, to_at)
--- What jobs held while they told steps with tokens and had declared their model.
+-- What jobs held while they told steps with tokens or model FLOPs and had declared their model.
 -- Grain: one row per piece of a ledger span.
 -- Columns: subject_kind varchar, subject_id varchar, workload_id varchar, hour_at timestamptz, from_at timestamptz, until_at timestamptz, tenant varchar, user varchar, queue varchar, kind varchar, gpu_uuid varchar, slice_id varchar, allocation_id varchar, node varchar, model varchar, state varchar, cause varchar, basis varchar, is_shared boolean, gpu_hours double, held_gpu_hours double, observed_minutes double, coverage_ratio double, gpu_util_ratio double, sm_active_ratio double, core_active_ratio double, tensor_active_ratio double, dram_active_ratio double, fb_used_ratio double, power_watts double
 -- Reads: job_step, job_model, state_span
 -- Units: GPU-hours
--- Ignores: jobs that declare no model or tell no tokens, and the time before their first step and after their last. Tensor activity says nothing of MFU and is not read.
+-- Ignores: jobs that declare no model or tell neither tokens nor model FLOPs, and the time before their first step and after their last. Tensor activity says nothing of MFU and is not read.
 -- Order: none
 with told as (
     select
@@ -14,7 +14,7 @@ with told as (
         max(ts) as until_at
     from job_step
     semi join job_model using (workload_id)
-    where ts > :from_at::timestamptz and ts <= :to_at::timestamptz + interval 1 hour and tokens > 0
+    where ts > :from_at::timestamptz and ts <= :to_at::timestamptz + interval 1 hour and (tokens > 0 or model_flops_per_gpu_second * step_seconds > 0)
     group by all
 )
 
