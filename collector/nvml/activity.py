@@ -6,6 +6,7 @@ for the first time costs a wait, because two samples must lie at least 100 ms ap
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -20,8 +21,12 @@ MINIMUM_SECONDS = 0.11
 _METRICS = {
     pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL: "graphics_percent",
     pynvml.NVML_GPM_METRIC_SM_UTIL: "sm_percent",
+    pynvml.NVML_GPM_METRIC_SM_OCCUPANCY: "occupancy_percent",
     pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL: "tensor_percent",
     pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL: "dram_percent",
+    pynvml.NVML_GPM_METRIC_FP64_UTIL: "fp64_percent",
+    pynvml.NVML_GPM_METRIC_FP32_UTIL: "fp32_percent",
+    pynvml.NVML_GPM_METRIC_FP16_UTIL: "fp16_percent",
     pynvml.NVML_GPM_METRIC_PCIE_TX_PER_SEC: "pcie_tx_mib_per_second",
     pynvml.NVML_GPM_METRIC_PCIE_RX_PER_SEC: "pcie_rx_mib_per_second",
     pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC: "nvlink_tx_mib_per_second",
@@ -31,30 +36,34 @@ _METRICS = {
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is sampled: a card, or one GPU instance of it (`instance` is None for the card)."""
+    """What is sampled: a card, or one GPU instance of it (`instance` and `slice_uuid` are None for the card).
+
+    `slice_uuid` tells an instance from one that had its number before it.
+    """
 
     uuid: str
     device: Any
     calls: DeviceCalls
     instance: int | None = None
+    slice_uuid: str | None = None
 
     @property
-    def key(self) -> tuple[str, int | None]:
+    def key(self) -> tuple[str, str | None]:
         """What distinguishes it on this node."""
-        return self.uuid, self.instance
+        return self.uuid, self.slice_uuid
 
 
 class Activity:
     """Keeps the earlier sample of every subject."""
 
     def __init__(self) -> None:
-        self._earlier: dict[tuple[str, int | None], Any] = {}
+        self._earlier: dict[tuple[str, str | None], Any] = {}
 
     def prepare(self, subjects: Iterable[Subject], announce: Callable[[str], None]) -> None:
         """Take a first sample of subjects not seen before, and wait once for all of them."""
         known = list(subjects)
         for gone in self._earlier.keys() - {subject.key for subject in known}:
-            pynvml.nvmlGpmSampleFree(self._earlier.pop(gone))
+            _free(self._earlier.pop(gone))
         is_new = False
         for subject in known:
             if subject.key not in self._earlier:
@@ -75,7 +84,7 @@ class Activity:
         try:
             return self._between(subject, earlier, latest)
         finally:
-            pynvml.nvmlGpmSampleFree(earlier)
+            _free(earlier)
 
     def _start(self, subject: Subject) -> bool:
         """Take the first sample of `subject`; False where there is none to take."""
@@ -98,13 +107,16 @@ class Activity:
         sample = subject.calls.ask("gpm allocate", pynvml.nvmlGpmSampleAlloc)
         if sample is None:
             return None
-        if subject.instance is None:
-            taken = subject.calls.ask("gpm sample", pynvml.nvmlGpmSampleGet, subject.device, sample)
-        else:
-            arguments = (subject.device, subject.instance, sample)
-            taken = subject.calls.ask("gpm slice sample", pynvml.nvmlGpmMigSampleGet, *arguments)
-        if taken is None:
-            pynvml.nvmlGpmSampleFree(sample)
+        taken = None
+        try:
+            if subject.instance is None:
+                taken = subject.calls.ask("gpm sample", pynvml.nvmlGpmSampleGet, subject.device, sample)
+            else:
+                arguments = (subject.device, subject.instance, sample)
+                taken = subject.calls.ask("gpm slice sample", pynvml.nvmlGpmMigSampleGet, *arguments)
+        finally:
+            if taken is None:
+                _free(sample)
         return taken
 
     @staticmethod
@@ -119,4 +131,10 @@ class Activity:
         if answer is None:
             return {}
         answered = answer.metrics[: len(_METRICS)]
-        return {_METRICS[metric.metricId]: metric.value for metric in answered if metric.nvmlReturn == 0}
+        named = ((_METRICS.get(metric.metricId), metric) for metric in answered)
+        return {name: metric.value for name, metric in named if name and metric.nvmlReturn == 0}
+
+
+def _free(sample: Any) -> None:
+    with contextlib.suppress(pynvml.NVMLError):  # a few bytes more, for as long as this process lives
+        pynvml.nvmlGpmSampleFree(sample)

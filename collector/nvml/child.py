@@ -1,8 +1,9 @@
 """The process that calls NVML: one JSON request a line on standard input, JSON answers a line on standard output.
 
-A request is `{"skip": [uuid, ...]}`. The answers to one are any number of `{"at": uuid}`, said before the calls on a
-device so that the parent knows where a pass hangs, and then `{"snapshot": ...}`. `{"fatal": text}` means that this
-process is of no further use. It ends when its input ends, so a parent that is killed leaves nothing behind.
+A request is `{"skip": [place, ...]}`. The answers to one are any number of `{"at": place}`, said before the calls at a
+place (a card's UUID, or one of `places`) so that the parent knows where a pass hangs, and then
+`{"snapshot": ...}`. `{"fatal": text}` means that this process is of no further use. It ends when its input ends, so a
+parent that is killed leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
-import pynvml
-
-from collector.nvml.calls import RestartNeededError
+from collector.nvml.calls import text_of
+from collector.nvml.owners import Owners
 from collector.nvml.session import Session
 
 
-def main() -> int:
-    """Serve requests until the input ends or the library fails."""
+def main(proc: Path) -> int:
+    """Serve requests until the input ends or the library fails. `proc` is where the node's processes are shown."""
     # The library may print; what it prints must not end up between the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -28,16 +29,20 @@ def main() -> int:
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 
+    def announce(place: str) -> None:
+        say({"at": place})
+
+    session: Session | None = None
     try:
-        session = Session()
         for line in sys.stdin:
-            request = json.loads(line)
-            say({"snapshot": session.read(frozenset(request["skip"]), lambda uuid: say({"at": uuid}))})
-    except (RestartNeededError, pynvml.NVMLError) as error:
-        say({"fatal": str(error)})
+            skip = frozenset(json.loads(line)["skip"])
+            session = session or Session(Owners(proc), skip, announce)
+            say({"snapshot": session.read(skip, announce)})
+    except Exception as error:  # whatever it is, the parent starts anew
+        say({"fatal": text_of(error)})
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Path(sys.argv[1])))

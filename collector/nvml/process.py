@@ -20,21 +20,29 @@ _MAX_ANSWER_BYTES = 16 * 2**20
 
 
 class HungError(SourceTimeout):
-    """The child did not answer in time. `uuid` is the device it was at, where it said so."""
+    """The child did not answer in time. `place` is where it was, as far as it said so."""
 
-    def __init__(self, seconds: float, uuid: str | None) -> None:
-        super().__init__(f"no answer within {seconds:g} s" + (f", hung at {uuid}" if uuid else ""))
-        self.uuid = uuid
+    def __init__(self, seconds: float, place: str | None) -> None:
+        super().__init__(f"no answer within {seconds:g} s" + (f", hung at {place}" if place else ""))
+        self.place = place
+
+
+class EndedError(SourceError):
+    """The child ended, or is of no further use. `place` is where it was, as far as it said so."""
+
+    def __init__(self, text: str, place: str | None = None) -> None:
+        super().__init__(text)
+        self.place = place
 
 
 class ChildProcess:
     """One child. After any error it must be killed; a call that hangs in the kernel outlives even that."""
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, environment: Mapping[str, str] | None = None, *, proc: Path = Path("/proc")) -> None:
         inherited = dict(os.environ if environment is None else environment)
         paths = [_IMPORT_ROOT, *filter(None, [inherited.get("PYTHONPATH")])]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "collector.nvml.child"],
+            [sys.executable, "-m", "collector.nvml.child", str(proc)],
             env=inherited | {"PYTHONPATH": os.pathsep.join(paths)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -48,7 +56,7 @@ class ChildProcess:
         return self._process.pid
 
     def ask(self, skip: Iterable[str], seconds: float) -> dict[str, Any]:
-        """One snapshot without the devices `skip`. Raises HungError after `seconds`, SourceError when it gave up."""
+        """One snapshot without the places `skip`. Raises HungError after `seconds`, EndedError when it gave up."""
         deadline = time.monotonic() + seconds
         request = json.dumps({"skip": sorted(skip)}) + "\n"
         assert self._process.stdin is not None
@@ -56,7 +64,7 @@ class ChildProcess:
             self._process.stdin.write(request.encode())
             self._process.stdin.flush()
         except OSError as error:
-            raise SourceError("the NVML process is gone") from error
+            raise EndedError("the NVML process is gone") from error
         at: str | None = None
         while True:
             answer = self._answer(deadline, seconds, at)
@@ -64,7 +72,7 @@ class ChildProcess:
                 snapshot: dict[str, Any] = answer["snapshot"]
                 return snapshot
             if "fatal" in answer:
-                raise SourceError(f"NVML: {answer['fatal']}")
+                raise EndedError(f"NVML: {answer['fatal']}", at)
             at = answer.get("at", at)
 
     def _answer(self, deadline: float, seconds: float, at: str | None) -> dict[str, Any]:
@@ -76,13 +84,15 @@ class ChildProcess:
                 raise HungError(seconds, at)
             received = os.read(descriptor, _READ_BYTES)
             if not received or len(self._buffer) > _MAX_ANSWER_BYTES:
-                raise SourceError("the NVML process died")
+                raise EndedError("the NVML process died", at)
             self._buffer += received
         line, _, self._buffer = self._buffer.partition(b"\n")
         try:
-            answer: dict[str, Any] = json.loads(line)
+            answer = json.loads(line)
         except ValueError as error:
-            raise SourceError("the NVML process answered nonsense") from error
+            raise EndedError("the NVML process answered nonsense", at) from error
+        if not isinstance(answer, dict):
+            raise EndedError("the NVML process answered nonsense", at)
         return answer
 
     def kill(self, seconds: float = 1.0) -> bool:

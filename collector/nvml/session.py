@@ -1,97 +1,98 @@
-"""One process's use of NVML: devices found once, then read in passes. Values stay in NVML's own units.
+"""One process's use of NVML: devices found, then read in passes. Values stay in NVML's own units.
 
-Runs inside the child process only: any call may hang in the kernel for ever.
+Runs inside the child process only: any call may hang in the kernel for ever. Before the calls at a place (see `places`)
+its name is announced, so that the parent knows where a pass hangs and can ask for the next one without that place.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pynvml
 
 from collector.nvml.activity import Activity, Subject
-from collector.nvml.calls import DeviceCalls, DeviceLostError, give_up_if_useless
+from collector.nvml.calls import DeviceCalls, DeviceLostError, RestartNeededError, text_of
+from collector.nvml.devices import Card, Devices, Slice, slices
+from collector.nvml.events import Events
+from collector.nvml.lists import Lists
+from collector.nvml.owners import Owners
+from collector.nvml.places import EVENTS, INIT
 
-_PROFILE = re.compile(r"\b(\d+g\.\d+gb)\b")
+_RUNNING = (
+    ("compute processes", "nvmlDeviceGetComputeRunningProcesses_v3"),
+    ("graphics processes", "nvmlDeviceGetGraphicsRunningProcesses_v3"),
+    ("shared processes", "nvmlDeviceGetMPSComputeRunningProcesses_v3"),
+)
 
-
-@dataclass(slots=True)
-class _Card:
-    uuid: str
-    name: str
-    handle: Any
-    calls: DeviceCalls = field(default_factory=DeviceCalls)
-    has_events: bool | None = None
-    slice_calls: dict[str, DeviceCalls] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Slice:
-    uuid: str
-    instance: int
-    profile: str | None
-    handle: Any
-    calls: DeviceCalls
+Announce = Callable[[str], None]
 
 
 class Session:
     """Finds the devices of this node. Raises pynvml.NVMLError when the library cannot start."""
 
-    def __init__(self) -> None:
-        pynvml.nvmlInit()
+    def __init__(self, owners: Owners, skip: Collection[str], announce: Announce) -> None:
+        announce(INIT)
+        # Where starting hung, the next process starts without attaching to every card at once.
+        pynvml.nvmlInitWithFlags(pynvml.NVML_INIT_FLAG_NO_ATTACH if INIT in skip else 0)
         self._activity = Activity()
-        self._cards: list[_Card] = []
-        for index in range(pynvml.nvmlDeviceGetCount()):
-            try:
-                handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-                uuid, name = pynvml.nvmlDeviceGetUUID(handle), pynvml.nvmlDeviceGetName(handle)
-                self._cards.append(_Card(uuid, name, handle))
-            except pynvml.NVMLError as error:
-                # A card that does not even say who it is: its missing row says so.
-                give_up_if_useless(error)
-        self._events = self._event_set()
+        self._devices = Devices()
+        self._events = Events()
+        self._lists = Lists()
+        self._owners = owners
+        self._pids: set[int] = set()
 
-    def read(self, skip: Collection[str], announce: Callable[[str], None]) -> dict[str, Any]:
-        """One pass over all cards except `skip`; `announce` is told each UUID before its calls, any may hang."""
-        wanted = [card for card in self._cards if card.uuid not in skip]
-        slices: dict[str, list[_Slice]] = {}
-        lost: list[str] = []
+    def read(self, skip: Collection[str], announce: Announce) -> dict[str, Any]:
+        """One pass over all cards except `skip`. Raises RestartNeededError and pynvml.NVMLError."""
+        self._devices.find(skip, announce)
+        lost: set[str] = set()
+        failed: dict[str, str] = {}
+        parts: dict[str, list[Slice]] = {}
+        wanted = [card for card in self._devices.cards if card.uuid not in skip]
         for card in wanted:
-            card.calls.is_partial = False
             announce(card.uuid)
-            try:
-                self._watch(card)
-                slices[card.uuid] = list(self._slices(card))
-            except DeviceLostError:
-                lost.append(card.uuid)
-        subjects = [subject for card in wanted for subject in self._subjects(card, slices.get(card.uuid, []))]
-        self._activity.prepare(subjects, announce)
-        xids = dict(self._drain_events())
-        devices = []
-        for card in wanted:
-            if card.uuid in slices:
-                announce(card.uuid)
-                try:
-                    devices.append(self._device(card, slices[card.uuid], xids.get(card.uuid)))
-                except DeviceLostError:
-                    lost.append(card.uuid)
-        return {"devices": devices, "lost": lost, "skipped": sorted(skip)}
+            with_slices = _attempt(card, partial(self._begin, card, skip), lost, failed)
+            if with_slices is not None:
+                parts[card.uuid] = with_slices
+        began = [card for card in wanted if card.uuid in parts]
+        self._activity.prepare([one for card in began for one in _subjects(card, parts[card.uuid])], announce)
+        devices, self._pids = [], set()
+        for card in began:
+            announce(card.uuid)
+            device = _attempt(card, partial(self._device, card, parts[card.uuid]), lost, failed)
+            if device is not None:
+                devices.append(device)
+        self._owners.keep(self._pids)
+        return {
+            "devices": devices,
+            "lost": sorted(lost),
+            "failed": failed,
+            "nameless": list(self._devices.nameless.values()),
+            "events": self._drained(skip, announce),
+            "skipped": sorted(skip),
+        }
 
-    @staticmethod
-    def _subjects(card: _Card, slices: Iterable[_Slice]) -> Iterator[Subject]:
-        yield Subject(card.uuid, card.handle, card.calls)
-        for part in slices:
-            yield Subject(card.uuid, card.handle, part.calls, part.instance)
+    def _begin(self, card: Card, skip: Collection[str]) -> list[Slice]:
+        card.calls.is_partial = False
+        if card.has_events is None and EVENTS not in skip:
+            card.has_events = self._events.watch(card.calls, card.handle)
+        return slices(card)
 
-    def _device(self, card: _Card, slices: list[_Slice], xid: int | None) -> dict[str, Any]:
+    def _drained(self, skip: Collection[str], announce: Announce) -> list[dict[str, Any]]:
+        if EVENTS in skip:
+            return []
+        announce(EVENTS)
+        return self._events.drain(self._devices.addresses)
+
+    def _device(self, card: Card, parts: list[Slice]) -> dict[str, Any]:
         ask, handle = card.calls.ask, card.handle
         utilization = ask("utilization", pynvml.nvmlDeviceGetUtilizationRates, handle)
         encoder = ask("encoder", pynvml.nvmlDeviceGetEncoderUtilization, handle)
         decoder = ask("decoder", pynvml.nvmlDeviceGetDecoderUtilization, handle)
-        card_subject, *slice_subjects = self._subjects(card, slices)
+        subject, *part_subjects = _subjects(card, parts)
+        fields = card.counters.read(card.calls, handle)
+        activity = self._activity.since_last(subject)
         temperature = pynvml.NVML_TEMPERATURE_GPU
         ecc = (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
         return {
@@ -102,81 +103,87 @@ class Session:
             "encoder_percent": None if encoder is None else encoder[0],
             "decoder_percent": None if decoder is None else decoder[0],
             "memory": _memory(card.calls, handle),
-            "processes": _process_count(card.calls, handle),
             "power_milliwatts": ask("power", pynvml.nvmlDeviceGetPowerUsage, handle),
             "power_limit_milliwatts": ask("power limit", pynvml.nvmlDeviceGetEnforcedPowerLimit, handle),
             "energy_millijoules": ask("energy", pynvml.nvmlDeviceGetTotalEnergyConsumption, handle),
             "sm_megahertz": ask("sm clock", pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
             "memory_megahertz": ask("memory clock", pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_MEM),
             "celsius": ask("temperature", pynvml.nvmlDeviceGetTemperature, handle, temperature),
-            "memory_celsius": _memory_temperature(card.calls, handle),
             "throttle_reasons": ask("throttle", pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle),
             "ecc_uncorrected": ask("ecc", pynvml.nvmlDeviceGetTotalEccErrors, handle, *ecc),
-            "xid": 0 if xid is None and card.has_events else xid,
-            "activity": self._activity.since_last(card_subject),
-            "slices": [self._slice(part, subject) for part, subject in zip(slices, slice_subjects, strict=True)],
-            "is_partial": card.calls.is_partial or any(part.calls.is_partial for part in slices),
+            "retirement_pending": _retirement_pending(card.calls, handle, fields),
+            "fields": fields,
+            "traffic": _traffic(card, fields, activity),
+            "activity": activity,
+            **self._work(card, card.calls, [handle], is_whole=True),
+            "slices": [self._slice(card, part, one) for part, one in zip(parts, part_subjects, strict=True)],
+            "is_partial": card.calls.is_partial or any(part.calls.is_partial for part in parts),
         }
 
-    def _slice(self, part: _Slice, subject: Subject) -> dict[str, Any]:
+    def _slice(self, card: Card, part: Slice, subject: Subject) -> dict[str, Any]:
         return {
             "instance": part.instance,
             "profile": part.profile,
-            "memory": _memory(part.calls, part.handle),
-            "processes": _process_count(part.calls, part.handle),
+            "memory": _memory(part.calls, part.handles[0]),
             "activity": self._activity.since_last(subject),
+            **self._work(card, part.calls, part.handles, is_whole=False),
         }
 
-    @staticmethod
-    def _slices(card: _Card) -> Iterator[_Slice]:
-        """The card's GPU instances; several compute instances in one are one slice."""
-        mode = card.calls.ask("mig mode", pynvml.nvmlDeviceGetMigMode, card.handle)
-        if mode is None or mode[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
-            return
-        seen: set[int] = set()
-        for position in range(card.calls.ask("mig count", pynvml.nvmlDeviceGetMaxMigDeviceCount, card.handle) or 0):
-            try:
-                handle = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(card.handle, position)
-            except pynvml.NVMLError as error:
-                give_up_if_useless(error)
-                continue  # an empty position
-            uuid = card.calls.ask("mig uuid", pynvml.nvmlDeviceGetUUID, handle) or f"{card.uuid}/{position}"
-            calls = card.slice_calls.setdefault(uuid, DeviceCalls())
-            calls.is_partial = False
-            instance = calls.ask("instance", pynvml.nvmlDeviceGetGpuInstanceId, handle)
-            if instance is not None and instance not in seen:
-                seen.add(instance)
-                yield _Slice(uuid, instance, _profile(calls, handle), handle, calls)
+    def _work(self, card: Card, calls: DeviceCalls, handles: Iterable[Any], *, is_whole: bool) -> dict[str, Any]:
+        """Who works here: `processes` that run, `recent_processes` that ran since the last pass, `pods` of both.
 
-    @staticmethod
-    def _event_set() -> Any:
-        """A set to receive XID events, or None where events are not offered."""
-        try:
-            return pynvml.nvmlEventSetCreate()
-        except pynvml.NVMLError as error:
-            give_up_if_useless(error)
-            return None
+        A process is counted once, in whatever lists it stands; the server of a shared card is none.
+        """
+        lists = [
+            calls.ask(name, self._lists.processes, function, handle)
+            for handle in handles
+            for name, function in _RUNNING
+        ]
+        running = {pid for listed in lists if listed for pid in listed if not self._owners.is_mps_server(pid)}
+        since = self._since(card) if is_whole else set()
+        recent = running | {pid for pid in since if not self._owners.is_mps_server(pid)}
+        self._pids |= recent
+        pods = {self._owners.owner(pid).pod_uid for pid in recent}
+        is_known = lists[0] is not None
+        return {
+            "processes": len(running) if is_known else None,
+            "recent_processes": len(recent) if is_known else None,
+            "pods": sorted(uid for uid in pods if uid),
+        }
 
-    def _watch(self, card: _Card) -> None:
-        """Register the card's XID events, once; not at the start, because this call too may hang at one card."""
-        if self._events is not None and card.has_events is None:
-            card.has_events = card.calls.ask("events", _register, card.handle, self._events) is not None
-
-    def _drain_events(self) -> Iterator[tuple[str, int]]:
-        """(UUID, XID) of each error since the last pass, the latest last."""
-        while self._events is not None:
-            try:
-                event = pynvml.nvmlEventSetWait_v2(self._events, 0)
-                uuid = pynvml.nvmlDeviceGetUUID(event.device)
-            except pynvml.NVMLError as error:
-                give_up_if_useless(error)
-                return
-            yield uuid, event.eventData
+    def _since(self, card: Card) -> set[int]:
+        """Processes of the card that may have come and gone since the last pass."""
+        found: set[int] = set()
+        sampled = card.calls.ask("process utilization", self._lists.sampled, card.handle, card.seen_us)
+        if sampled is not None:
+            found |= sampled[0] if card.is_sampled else set()
+            card.seen_us, card.is_sampled = sampled[1], True
+        mode = card.calls.ask("accounting mode", pynvml.nvmlDeviceGetAccountingMode, card.handle)
+        is_on = mode == pynvml.NVML_FEATURE_ENABLED
+        accounted = card.calls.ask("accounting", self._lists.accounted, card.handle) if is_on else None
+        if accounted is not None and card.accounted is not None:
+            found |= accounted - card.accounted
+        card.accounted = accounted
+        return found
 
 
-def _register(handle: Any, events: Any) -> bool:
-    pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, events)
-    return True
+def _attempt(card: Card, work: Callable[[], Any], lost: set[str], failed: dict[str, str]) -> Any:
+    """What `work` gives, or None: whatever is wrong with one card costs that card alone."""
+    try:
+        return work()
+    except DeviceLostError:
+        lost.add(card.uuid)
+    except RestartNeededError:
+        raise
+    except Exception as error:
+        failed[card.uuid] = text_of(error)
+    return None
+
+
+def _subjects(card: Card, parts: Iterable[Slice]) -> Iterator[Subject]:
+    yield Subject(card.uuid, card.handle, card.calls)
+    for part in parts:
+        yield Subject(card.uuid, card.handle, part.calls, part.instance, part.uuid)
 
 
 def _memory(calls: DeviceCalls, handle: Any) -> dict[str, int | None] | None:
@@ -188,26 +195,18 @@ def _memory(calls: DeviceCalls, handle: Any) -> dict[str, int | None] | None:
     return None if memory is None else {"total": memory.total, "used": memory.used, "reserved": None}
 
 
-def _process_count(calls: DeviceCalls, handle: Any) -> int | None:
-    """Distinct compute processes, clients of a shared server included. None when the driver does not say."""
-    processes = calls.ask("processes", pynvml.nvmlDeviceGetComputeRunningProcesses_v3, handle)
-    if processes is None:
+def _retirement_pending(calls: DeviceCalls, handle: Any, fields: dict[str, float]) -> int | None:
+    """Whether bad pages wait for the next reset, on cards before row remapping (Volta and older)."""
+    if "remap_failure" in fields:
         return None
-    clients = calls.ask("shared processes", pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3, handle) or []
-    return len({process.pid for process in (*processes, *clients)})
+    return calls.ask("pages pending", pynvml.nvmlDeviceGetRetiredPagesPendingStatus, handle)
 
 
-def _memory_temperature(calls: DeviceCalls, handle: Any) -> int | None:
-    values = calls.ask("memory temperature", pynvml.nvmlDeviceGetFieldValues, handle, [pynvml.NVML_FI_DEV_MEMORY_TEMP])
-    return values[0].value.uiVal if values is not None and values[0].nvmlReturn == 0 else None
-
-
-def _profile(calls: DeviceCalls, handle: Any) -> str | None:
-    """The slice's profile ("3g.40gb"), from its name or, where the name lacks it, from its attributes."""
-    match = _PROFILE.search(calls.ask("name", pynvml.nvmlDeviceGetName, handle) or "")
-    if match is not None:
-        return match[1]
-    attributes = calls.ask("attributes", pynvml.nvmlDeviceGetAttributes, handle)
-    if attributes is None:
-        return None
-    return f"{attributes.gpuInstanceSliceCount}g.{-(-attributes.memorySizeMB // 1024)}gb"
+def _traffic(card: Card, fields: dict[str, float], activity: dict[str, float]) -> dict[str, float]:
+    """Rates of links from counters, where GPM does not give them."""
+    traffic = {} if "pcie_tx_mib_per_second" in activity else card.counters.pcie(fields)
+    if "nvlink_tx_mib_per_second" not in activity:
+        nvlink = card.counters.nvlink(card.calls, card.handle, fields.get("links", 0))
+        if nvlink is not None:
+            traffic["nvlink_bytes_per_second"] = nvlink
+    return traffic

@@ -9,7 +9,8 @@ from datetime import timedelta
 
 import pytest
 
-from collector.sources.nvml import NvmlSource, occupied_memory, parse
+from collector.nvml.records import Pass, occupied_memory, parse
+from collector.sources.nvml import NvmlSource
 from gpuledger.model import QualityFlag
 
 CARD = "GPU-{:08d}-0000-0000-0000-000000000000"
@@ -31,7 +32,7 @@ def source(nvml_stub) -> Iterator[Callable[..., NvmlSource]]:
 
 
 def test_everything_that_a_card_measures_in_our_units(source, now):
-    (reading,) = source("count 1", "xid.0 79").read(now).readings
+    (reading,) = source("count 1").read(now).readings
     measured = {
         "gpu_util_ratio": 0.97,
         "mem_copy_util_ratio": 0.41,
@@ -55,28 +56,22 @@ def test_everything_that_a_card_measures_in_our_units(source, now):
         "pcie_tx_bytes_per_second": 100 * 2**20,
         "pcie_rx_bytes_per_second": 100 * 2**20,
         "nvlink_bytes_per_second": 500 * 2**20,
-        "xid_code": 79,
+        "xid_code": None,
         "ecc_uncorrected_count": 2,
+        "pcie_replay_count": 5,
+        "row_remap_correctable_count": 3,
+        "row_remap_uncorrectable_count": 0,
+        "row_remap_failure": 0,
+        "sm_occupancy_ratio": 0.44,
+        "fp64_active_ratio": 0.01,
+        "fp32_active_ratio": 0.22,
+        "fp16_active_ratio": 0.33,
         "process_count": 2,
         "invalid_count": 0,
         "quality_flags": 0,
     }
     assert {column: getattr(reading, column) for column in measured} == measured
     assert (reading.model, reading.slice_id, reading.source) == ("H100", "", "nvml")
-
-
-def test_an_xid_is_told_once(source, now):
-    nvml = source("xid.1 31")
-    assert [reading.xid_code for reading in nvml.read(now).readings] == [0, 31]
-    assert [reading.xid_code for reading in nvml.read(now).readings] == [0, 0]
-
-
-@pytest.mark.parametrize(
-    ("scenario", "codes"),
-    [("rc.nvmlEventSetCreate 3", [None, None]), ("rc.nvmlDeviceRegisterEvents.0 3", [None, 0])],
-)
-def test_without_events_an_xid_is_unknown(source, now, scenario, codes):
-    assert [reading.xid_code for reading in source(scenario).read(now).readings] == codes
 
 
 def test_an_unsupported_call_is_none_and_not_asked_again(source, nvml_stub, now):
@@ -216,7 +211,7 @@ def test_nothing_is_left_behind(source, now):
 
 
 def test_a_snapshot_of_nothing_is_a_read_node(now):
-    observation = parse({"devices": []}, now, node="n", interval_seconds=15)
+    observation = parse({"devices": []}, Pass(now, "n", 15))
     assert (observation.reads[0].device_count, observation.readings) == (0, ())
 
 
