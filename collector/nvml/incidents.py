@@ -81,14 +81,18 @@ class Incidents:
         faults, quality = _Faults(), list[QualityEvent]()
         devices = {str(device["uuid"]): device for device in snapshot["devices"]}
         for event in snapshot["events"]:
-            self._told(event, faults, quality, taken)
+            _told(event, faults, quality, taken)
         for uuid, device in devices.items():
             self._changed(uuid, device, faults)
         lost = {str(uuid) for uuid in snapshot["lost"]}
         lost |= self._without_name(snapshot, devices.keys() | lost)
-        for uuid in sorted(lost - self._lost_since.keys() - self._unavailable):
+        unavailable = {str(event["uuid"]) for event in snapshot["events"] if event["xid"] is None}
+        known = self._lost_since.keys() | self._unavailable
+        for uuid in sorted(unavailable - known):
+            faults.add(uuid, "gpu_lost", detail="the driver says that the GPU is not available")
+        for uuid in sorted(lost - known - unavailable):
             faults.add(uuid, "gpu_lost", detail="NVML says that the GPU is lost")
-        self._unavailable &= lost
+        self._unavailable = unavailable | (self._unavailable & lost)
         conditions = self._conditions(lost, devices.keys(), taken)
         self._nameless_changed(snapshot, lost, faults, quality, taken)
         failed = {str(uuid): str(text)[:_MAX_TEXT] for uuid, text in snapshot["failed"].items()}
@@ -96,19 +100,6 @@ class Incidents:
         self._failed = frozenset(failed)
         self._known |= devices.keys() | lost
         return {"fault_event": faults.records(taken), "condition": conditions, "quality_event": quality}
-
-    def _told(self, event: Mapping[str, Any], faults: _Faults, quality: list[QualityEvent], taken: Pass) -> None:
-        """An event of the driver: an XID, or that a card is not available any more (no XID)."""
-        uuid, xid, instance = str(event["uuid"]), event["xid"], event["instance"]
-        if xid is None:
-            if uuid not in self._lost_since and uuid not in self._unavailable:
-                faults.add(uuid, "gpu_lost", detail="the driver says that the GPU is not available")
-            self._unavailable.add(uuid)
-        elif 0 < int(xid) < _MAX_XID:
-            where = None if instance is None else f"GPU instance {int(instance)}"
-            faults.add(uuid, "xid", str(int(xid)), detail=where, count=max(1, int(event["count"])))
-        else:
-            quality.append(_quality(taken, "gpu", uuid, "rejected_value", f"XID {int(xid)}"))
 
     def _changed(self, uuid: str, device: Mapping[str, Any], faults: _Faults) -> None:
         """What the driver recommends, and whether bad pages wait for a reset."""
@@ -176,6 +167,18 @@ class Incidents:
             reason="NVML says that the GPU is lost",
             source=SOURCE,
         )
+
+
+def _told(event: Mapping[str, Any], faults: _Faults, quality: list[QualityEvent], taken: Pass) -> None:
+    """An XID. Events without one say that a card is not available."""
+    uuid, xid, instance = str(event["uuid"]), event["xid"], event["instance"]
+    if xid is None:
+        return
+    if 0 < int(xid) < _MAX_XID:
+        where = None if instance is None else f"GPU instance {int(instance)}"
+        faults.add(uuid, "xid", str(int(xid)), detail=where, count=max(1, int(event["count"])))
+    else:
+        quality.append(_quality(taken, "gpu", uuid, "rejected_value", f"XID {int(xid)}"))
 
 
 def left_out(place: str, reason: str, taken: Pass) -> QualityEvent:

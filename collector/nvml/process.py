@@ -41,7 +41,7 @@ class ChildProcess:
     def __init__(self, environment: Mapping[str, str] | None = None, *, proc: Path = Path("/proc")) -> None:
         inherited = dict(os.environ if environment is None else environment)
         paths = [_IMPORT_ROOT, *filter(None, [inherited.get("PYTHONPATH")])]
-        self._process = subprocess.Popen(
+        self._process = subprocess.Popen(  # noqa: S603 our own module
             [sys.executable, "-m", "collector.nvml.child", str(proc)],
             env=inherited | {"PYTHONPATH": os.pathsep.join(paths)},
             stdin=subprocess.PIPE,

@@ -20,6 +20,7 @@ from gpuledger.ports import Observation
 SOURCE = "nvml"
 
 _MIB = 2**20
+_JOB_NAMESPACE = "slurm"
 _NONSENSE = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 PodName = Callable[[str], tuple[str, str] | None]
@@ -100,7 +101,7 @@ def _readings(device: Mapping[str, Any], taken: Pass) -> Iterator[Reading]:
 
 
 def _holdings(device: Mapping[str, Any], taken: Pass, pod_name: PodName) -> Iterator[Holding]:
-    """The pods whose processes are on each part, in equal shares. A card in slices is held through them.
+    """The pods and jobs whose processes are on each part, in equal shares. A card in slices is held through them.
 
     A pod that cannot be named has its share all the same: nobody else's is larger for it.
     """
@@ -108,8 +109,8 @@ def _holdings(device: Mapping[str, Any], taken: Pass, pod_name: PodName) -> Iter
         if not slice_id and device["slices"]:
             continue
         weight = slice_share(device["name"], profile) if slice_id else 1.0
-        named = {uid: pod_name(uid) for uid in part["pods"]}
-        holders = {name or (uid,) for uid, name in named.items()}
+        holders: set[tuple[str, ...]] = {pod_name(uid) or (uid,) for uid in part["pods"]}
+        holders |= {(_JOB_NAMESPACE, job) for job in part["jobs"]}
         for holder in sorted(holders if weight is not None else ()):
             if len(holder) == 2:
                 yield Holding(

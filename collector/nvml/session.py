@@ -130,9 +130,10 @@ class Session:
         }
 
     def _work(self, card: Card, calls: DeviceCalls, handles: Iterable[Any], *, is_whole: bool) -> dict[str, Any]:
-        """Who works here: `processes` that run, `recent_processes` that ran since the last pass, `pods` of both.
+        """Who works here: `processes` that run, `recent_processes` that ran since the last pass, whose they are.
 
-        A process is counted once, in whatever lists it stands; the server of a shared card is none.
+        `pods` (uids) and Slurm `jobs` are those of recent processes. A process is counted once, in whatever lists it
+        stands; the server of a shared card is none.
         """
         lists = [
             calls.ask(name, self._lists.processes, function, handle)
@@ -143,12 +144,13 @@ class Session:
         since = self._since(card) if is_whole else set()
         recent = running | {pid for pid in since if not self._owners.is_mps_server(pid)}
         self._pids |= recent
-        pods = {self._owners.owner(pid).pod_uid for pid in recent}
+        owners = [self._owners.owner(pid) for pid in recent]
         is_known = lists[0] is not None
         return {
             "processes": len(running) if is_known else None,
             "recent_processes": len(recent) if is_known else None,
-            "pods": sorted(uid for uid in pods if uid),
+            "pods": sorted({owner.pod_uid for owner in owners if owner.pod_uid}),
+            "jobs": sorted({owner.slurm_job for owner in owners if owner.slurm_job and not owner.pod_uid}),
         }
 
     def _since(self, card: Card) -> set[int]:

@@ -13,9 +13,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+
+from collector.sources.nvml import NvmlSource
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared"
@@ -186,6 +189,21 @@ def nvml_stub(nvml_library, tmp_path) -> NvmlStub:
     stub = NvmlStub(tmp_path, dict(environment))
     stub.scenario()
     return stub
+
+
+@pytest.fixture
+def nvml_source(nvml_stub) -> Iterator[Callable[..., NvmlSource]]:
+    made = []
+
+    def make(*scenario: str, **options: Any) -> NvmlSource:
+        nvml_stub.scenario(*scenario)
+        nvml = NvmlSource(node="n1", environment=nvml_stub.environment, **options)
+        made.append(nvml)
+        return nvml
+
+    yield make
+    for nvml in made:
+        nvml.close()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -17,18 +17,8 @@ CARD = "GPU-{:08d}-0000-0000-0000-000000000000"
 
 
 @pytest.fixture
-def source(nvml_stub) -> Iterator[Callable[..., NvmlSource]]:
-    made = []
-
-    def make(*scenario: str, timeout_seconds: float = 10.0) -> NvmlSource:
-        nvml_stub.scenario(*scenario)
-        nvml = NvmlSource(node="n1", timeout_seconds=timeout_seconds, environment=nvml_stub.environment)
-        made.append(nvml)
-        return nvml
-
-    yield make
-    for nvml in made:
-        nvml.close()
+def source(nvml_source) -> Callable[..., NvmlSource]:
+    return nvml_source
 
 
 def test_everything_that_a_card_measures_in_our_units(source, now):

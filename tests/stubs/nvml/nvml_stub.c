@@ -256,16 +256,17 @@ int nvmlGpmMetricsGet(request *r) {
     return OK;
 }
 
-static int told[CARDS], refused[CARDS];
+static int told[CARDS], refused[CARDS], is_registered[CARDS];
 int nvmlEventSetCreate(void **set) { ENTER(NULL, set, sizeof *set); *set = told; return OK; }
 int nvmlDeviceGetSupportedEventTypes(device *d, unsigned long long *types) { GIVE_CARD(d, types, 0x4008); }
-int nvmlDeviceRegisterEvents(device *d, unsigned long long types, void *set) { (void)types; (void)set; ENTER(d, NULL, 0); return OK; }
+int nvmlDeviceRegisterEvents(device *d, unsigned long long types, void *set) { (void)types; (void)set; ENTER(d, NULL, 0); is_registered[d->index] = 1; return OK; }
 int nvmlEventSetFree(void *set) { (void)set; return OK; }
 int nvmlEventSetWait_v2(void *set, void *event, unsigned milliseconds) {
     struct { device *d; unsigned long long type, value; unsigned gpu_instance, compute_instance; } *e = event;
     (void)set; (void)milliseconds;
     ENTER(NULL, event, sizeof *e);
     for (int i = 0; line_count && i < CARDS; i++) {
+        if (!is_registered[i]) continue;
         long long xid = told[i] ? 0 : of("xid", &cards[i], 0), gone = refused[i] ? 0 : of("unavailable", &cards[i], 0);
         if (!xid && !gone) continue;
         *(xid ? &told[i] : &refused[i]) = 1;
