@@ -12,6 +12,7 @@ from gpuledger.simulate.spec import GPUS_PER_NODE, FleetSpec
 
 HOSTS_PER_LEAF = 4
 LEAVES_PER_SPINE = 4
+SOURCE_OF_VENDOR = {"nvidia": "dcgm", "ascend": "npu_exporter", "amd": "amd_exporter"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +49,14 @@ class Hardware:
         return bool(self.layouts)
 
     @property
-    def is_npu(self) -> bool:
-        """Whether its cards are read by the exporter of NPUs, which knows neither SMs nor XIDs."""
-        return self.model.startswith("Ascend")
-
-    @property
     def facts(self) -> GpuModel:
         """The vendor's facts about the model."""
         return next(known for known in GPU_MODELS if known.model == self.model)
+
+    @property
+    def source(self) -> str:
+        """The source that reads its cards."""
+        return SOURCE_OF_VENDOR[self.facts.vendor]
 
 
 def _slices(profile: str, parts: int, fb_total_mib: int, *ids: str) -> tuple[MigSlice, ...]:
@@ -98,8 +99,14 @@ HARDWARE = (
 
 H100, A100, L40S, _, H20 = (replace(hardware, weight=1.0) for hardware in HARDWARE)
 ASCEND = Hardware("npu-train", "Ascend 910B", "Ascend 910B", 3.0, 192, 1_548_288, 65_536, 1_500, 1_600)
+MI300X = Hardware("mi300x-train", "MI300X", "AMD Instinct MI300X OAM", 1.0, 192, 2_064_384, 196_592, 2_100, 1_300)
 
 OF_SCENARIO = {
+    "every_vendor": (
+        *(replace(hardware, weight=0.8 * hardware.weight) for hardware in HARDWARE),
+        replace(ASCEND, weight=0.12),
+        replace(MI300X, weight=0.08),
+    ),
     "training": (replace(H100, weight=0.6), replace(A100, weight=0.4)),
     "serving": (replace(H20, weight=0.4), replace(L40S, weight=0.3), replace(H100, weight=0.3)),
     "notebooks": (replace(A100, weight=0.4), replace(L40S, weight=0.3), replace(H100, weight=0.3)),

@@ -53,8 +53,9 @@ class ReadingTables:
             ]
         )
         self._mem_hz = np.array([host.hardware.mem_clock_mhz * 1e6 for host in hosts])
-        self._source = ["npu" if host.hardware.is_npu else SOURCE for host in fleet.hosts]
-        self._is_npu = np.array([host.hardware.is_npu for host in hosts])
+        self._source = [host.hardware.source for host in fleet.hosts]
+        vendors = np.array([host.hardware.facts.vendor for host in hosts])
+        self._is_npu, self._is_nvidia = vendors == "ascend", vendors == "nvidia"
         shapes = (phase.shape for job in script.jobs for hold in job.holds for phase in hold.phases)
         self._tells_throttle = any(shape.throttle for shape in shapes)
         self._tells_ecc = any(ailment.kind == "ecc_uncorrected" for ailment in script.ailments)
@@ -68,7 +69,7 @@ class ReadingTables:
         values = {name: array[tick, column] for name, array in block.values.items()}
         times = self._times(block.seconds[tick])
         is_slice, is_npu = self._is_slice[device], self._is_npu[device]
-        is_parted = self._is_parted[device]
+        is_parted, is_foreign = self._is_parted[device], ~self._is_nvidia[device]
         is_unlike = is_slice | is_parted | is_npu
         contradicted = block.is_contradicted[tick, column]
         flags = contradicted * QualityFlag.PROFILING_CONTRADICTED
@@ -85,26 +86,26 @@ class ReadingTables:
             "slice_profile": _text(self._profiles, self._profile[device], ~is_slice),
             "gpu_util_ratio": pa.array(values["util_pct"] / 100, mask=is_unlike),
             "mem_copy_util_ratio": pa.array(values["copy_pct"] / 100, mask=is_unlike),
-            "enc_util_ratio": pa.array(np.zeros(len(device)), mask=is_unlike),
-            "dec_util_ratio": pa.array(np.zeros(len(device)), mask=is_unlike),
+            "enc_util_ratio": pa.array(np.zeros(len(device)), mask=is_unlike | is_foreign),
+            "dec_util_ratio": pa.array(np.zeros(len(device)), mask=is_unlike | is_foreign),
             "fb_used_bytes": pa.array(values["fb_used_mib"] * MIB, mask=is_parted),
             "fb_reserved_bytes": pa.array(np.full(len(device), FB_RESERVED_MIB * MIB), mask=is_parted),
             "fb_total_bytes": pa.array(self._fb_mib[device] * MIB, mask=is_parted),
             "sm_clock_hertz": pa.array(values["sm_mhz"] * 1e6, mask=is_slice),
             "mem_clock_hertz": pa.array(self._mem_hz[device], mask=is_slice),
-            "xid_code": pa.array(values["xid"], mask=is_slice | is_npu),
+            "xid_code": pa.array(values["xid"], mask=is_slice | is_foreign),
             "core_active_ratio": pa.array(values["sm_ppm"] / MILLIONTHS, mask=~is_npu),
             "invalid_count": pa.array(np.zeros(len(device), dtype=np.int64)),
             "quality_flags": pa.array(flags),
         }
         if self._tells_throttle:
-            data["throttle_reasons"] = pa.array(values["throttle"], mask=is_slice | is_npu)
+            data["throttle_reasons"] = pa.array(values["throttle"], mask=is_slice | is_foreign)
         if self._tells_ecc:
-            data["ecc_uncorrected_count"] = pa.array(values["ecc"], mask=is_slice | is_npu)
+            data["ecc_uncorrected_count"] = pa.array(values["ecc"], mask=is_slice | is_foreign)
         for name, key, scale in DEVICE_WIDE:
             data[name] = pa.array(values[key] / scale, mask=is_slice)
         for name, key in PROFILED:
-            data[name] = pa.array(values[key] / MILLIONTHS, mask=is_parted | is_npu | contradicted)
+            data[name] = pa.array(values[key] / MILLIONTHS, mask=is_parted | is_foreign | contradicted)
         return _table("reading", data, len(device))
 
     def reads(self, block: Block) -> pa.Table:

@@ -54,8 +54,8 @@ class Roles:
 
 
 def cast_roles(script: Script) -> Roles:
-    """Give every host a role; a fleet of fewer than eight hosts has neither fragmented nor spare ones."""
-    fleet, nodes = script.fleet, script.spec.nodes
+    """Give every NVIDIA host a role; with fewer than eight of them there are neither fragmented nor spare ones."""
+    fleet, nodes = script.fleet, _size(script)
     training, shared = fleet.pool("h100-train"), fleet.pool("a100-shared")
     packed = [training.pop() for _ in range(max(1, round(len(training) * 0.25)))]
     fragmented = [shared.pop(0) for _ in range(max(1, nodes // 12) if nodes >= SMALL_FLEET else 0)]
@@ -63,6 +63,11 @@ def cast_roles(script: Script) -> Roles:
     spare = [shared.pop() for _ in range(nodes // 32)]
     serving = [*fleet.pool("h20-serve"), *fleet.pool("l40s-serve")]
     return Roles(_gangs(training), packed + shared, fragmented, cpu_full, fleet.pool("a100-mig"), serving, spare)
+
+
+def _size(script: Script) -> int:
+    """How many hosts have a role: those of other vendors have lanes of their own."""
+    return sum(host.hardware.facts.vendor == "nvidia" for host in script.fleet.hosts)
 
 
 def _gangs(hosts: list[Host]) -> list[list[Host]]:
@@ -82,6 +87,7 @@ def mixed(script: Script) -> None:
     plan_big_only(script, script.rng(1))
     free_cards = _break_things(script, roles, script.rng(2))
     _train(script, roles, free_cards)
+    _train_elsewhere(script)
     for host in roles.fragmented:
         strand(script, host, script.rng(5, host.index))
     for host in roles.cpu_full:
@@ -95,8 +101,8 @@ def mixed(script: Script) -> None:
 
 def _break_things(script: Script, roles: Roles, rng: np.random.Generator) -> dict[int, tuple[int, ...]]:
     """Plant outages and spares; gives the cards of each packed host that lanes may use."""
-    usable = {host.index: host.cards for host in roles.packed}
-    if script.spec.nodes < SMALL_FLEET:
+    usable, nodes = {host.index: host.cards for host in roles.packed}, _size(script)
+    if nodes < SMALL_FLEET:
         return usable
     for host in roles.spare:
         faults.set_aside(script, host, host.cards)
@@ -104,14 +110,14 @@ def _break_things(script: Script, roles: Roles, rng: np.random.Generator) -> dic
         host = roles.packed[-1]
         faults.set_aside(script, host, host.cards[6:])
         usable[host.index] = host.cards[:6]
-    for number in range(1 + script.spec.nodes // 48):
+    for number in range(1 + nodes // 48):
         faults.not_ready(script, roles.gangs[-1 - number % len(roles.gangs)][0], rng, 0.35 + 0.1 * number)
-    for number in range(1 + script.spec.nodes // 24):
+    for number in range(1 + nodes // 24):
         host = roles.packed[number % len(roles.packed)]
         faults.lose_card(script, host, 1 + number % 4, rng, 0.15 + 0.06 * number)
         faults.poison_card(script, host, 5, rng, 0.6 + 0.05 * number)
     host = roles.serving[-1]
-    faults.repair(script, host, host.cards if script.spec.nodes >= 2 * SMALL_FLEET else host.cards[7:], rng)
+    faults.repair(script, host, host.cards if nodes >= 2 * SMALL_FLEET else host.cards[7:], rng)
     faults.mute_exporter(script, roles.cpu_full[0], rng)
     return usable
 
@@ -131,6 +137,20 @@ def _train(script: Script, roles: Roles, usable: Mapping[int, tuple[int, ...]]) 
                 team = next(teams)
                 packed.append(Lane(own, team, kind="batch" if team == EVALUATION else "training"))
     fill(script, packed, Deck(PACKED, script.rng(4)))
+
+
+def _train_elsewhere(script: Script) -> None:
+    """Gangs on half of the hosts of other vendors' cards, small jobs on the rest; nothing where there are none."""
+    for stream, pool in ((11, "npu-train"), (12, "mi300x-train")):
+        hosts = script.fleet.pool(pool)
+        gangs = [Lane(host.cards, team) for host, team in zip(hosts[::2], cycle(GANG_TEAMS), strict=False)]
+        small = [
+            Lane(host.cards[first : first + 4], team)
+            for host in hosts[1::2]
+            for first, team in ((0, POSTTRAIN), (4, BLOCKED))
+        ]
+        fill(script, gangs, Deck(GANGS, script.rng(stream, 1)))
+        fill(script, small, Deck(PACKED, script.rng(stream, 2)))
 
 
 def _serve(script: Script, hosts: list[Host]) -> None:
@@ -220,6 +240,7 @@ def _by_slice(script: Script, job: Job) -> list[Job]:
 
 SCENARIOS: Mapping[str, Callable[[Script], None]] = {
     "mixed": mixed,
+    "every_vendor": mixed,
     "busy": busy,
     "mig": sharing.mig,
     "timeslice": sharing.timeslice,

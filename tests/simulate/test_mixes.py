@@ -59,7 +59,7 @@ def test_a_frozen_job_ends_no_step_after_its_hang(tell) -> None:
 
 def test_npus_say_core_activity_and_no_sms(tell) -> None:
     readings = tell(NODES, DAYS, 1, "ascend").tables["reading"]
-    npus, gpus = readings.filter(pl.col("source") == "npu"), readings.filter(pl.col("source") == "dcgm")
+    npus, gpus = readings.filter(pl.col("source") == "npu_exporter"), readings.filter(pl.col("source") == "dcgm")
     assert npus.height > gpus.height > 0
     unknown_to_npus = ("sm_active_ratio", "tensor_active_ratio", "gpu_util_ratio", "xid_code")
     assert all(npus[name].null_count() == npus.height for name in unknown_to_npus)
@@ -92,3 +92,13 @@ def test_thinning_takes_about_a_fifth_and_fails_the_reads_of_its_gaps() -> None:
     assert failed["device_count"].null_count() == failed.height
     both = rows["reading"].join(failed, on=["node", "ts"])
     assert both.height == 0
+
+
+def test_each_vendors_cards_say_what_their_exporter_says(tell) -> None:
+    readings = tell(8, 1, 1, "every_vendor").tables["reading"]
+    amd = readings.filter(pl.col("source") == "amd_exporter")
+    assert set(readings["source"]) == {"dcgm", "npu_exporter", "amd_exporter"}
+    assert set(amd["model"]) == {"MI300X"}
+    assert amd["gpu_util_ratio"].null_count() == amd["power_watts"].null_count() == 0
+    unknown = ("sm_active_ratio", "tensor_active_ratio", "core_active_ratio", "xid_code", "enc_util_ratio")
+    assert all(amd[name].null_count() == amd.height for name in unknown)
