@@ -233,7 +233,7 @@ class Warehouse:
 
 def _gpu_models() -> list[dict[str, Any]]:
     return [
-        {key: value for key, value in asdict(model).items() if key not in ("pattern", "memory_gib")}
+        {key: value for key, value in asdict(model).items() if key not in ("pattern", "memory_gib", "compute_dies")}
         | {"memory_bytes": model.memory_bytes}
         for model in GPU_MODELS
     ]

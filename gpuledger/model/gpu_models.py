@@ -1,4 +1,4 @@
-"""Facts about GPU models, from the vendors' data sheets: power, dense BF16 peak, memory, MIG compute slices.
+"""Facts about GPU models, from the vendors' data sheets: power, dense BF16 peak, memory, how a card divides.
 
 `power_idle_watts` is what an idle card of the model draws with a driver loaded, as its management tool lists it; A's
 power band is measured from it. Where a model is sold with several sizes of memory or limits of power, the smallest
@@ -17,7 +17,8 @@ from functools import cache
 class GpuModel:
     """One model: power in watts, dense `peak_bf16_flops`, compute and memory slices under MIG (0: none), its memory.
 
-    `peak_bf16_flops` is None where the card has no BF16.
+    `peak_bf16_flops` is None where the card has no BF16. `compute_dies` is into how many partitions AMD's mode CPX
+    divides it, one a die (0: it has no such mode).
     """
 
     model: str
@@ -29,6 +30,7 @@ class GpuModel:
     memory_slices: int = 0
     memory_gib: int = 0
     vendor: str = "nvidia"
+    compute_dies: int = 0
 
     @property
     def memory_bytes(self) -> int | None:
@@ -68,8 +70,11 @@ GPU_MODELS = (
         vendor="ascend",
     ),
     GpuModel("Ascend 310P", r"\b(ASCEND[ -]?)?310P\d?\b", 18, 72, None, memory_gib=21, vendor="ascend"),
-    GpuModel("MI325X", r"\bMI325X\b", 140, 1000, 1307e12, memory_gib=256, vendor="amd"),
-    GpuModel("MI300X", r"\bMI300X\b", 140, 750, 1307e12, memory_gib=192, vendor="amd"),
+    GpuModel("MI355X", r"\bMI355X\b", 140, 1400, 2516e12, memory_gib=288, vendor="amd", compute_dies=8),
+    GpuModel("MI350X", r"\bMI350X\b", 140, 1000, 2300e12, memory_gib=288, vendor="amd", compute_dies=8),
+    GpuModel("MI325X", r"\bMI325X\b", 140, 1000, 1307e12, memory_gib=256, vendor="amd", compute_dies=8),
+    GpuModel("MI300X", r"\bMI300X\b", 140, 750, 1307e12, memory_gib=192, vendor="amd", compute_dies=8),
+    GpuModel("MI300A", r"\bMI300A\b", 140, 760, 980e12, memory_gib=128, vendor="amd", compute_dies=6),
     GpuModel("MI250X", r"\bMI250X\b", 90, 560, 383e12, memory_gib=128, vendor="amd"),
     GpuModel("MI250", r"\bMI250\b", 90, 560, 362e12, memory_gib=128, vendor="amd"),
     GpuModel("MI210", r"\bMI210\b", 40, 300, 181e12, memory_gib=64, vendor="amd"),
@@ -87,6 +92,12 @@ _FURTHER_SLICES = (
 
 _MIG_PROFILE = re.compile(r"(?:MIG )?(?:(\d+)c\.)?(\d+)g\.\d+gb(?:[+.-][a-z]+)*", re.IGNORECASE)
 """`1g.5gb`, `1c.3g.20gb`; attributes follow as `+me`, `+gfx`, `+me.all`, `-me`, in resource names as `.me`."""
+
+_AMD_PARTITION = re.compile(r"(spx|dpx|tpx|qpx|cpx)(?:_nps\d)?", re.IGNORECASE)
+"""`dpx`, in resource names as `cpx_nps4`: how the dies of a card are grouped; how its memory is does not matter."""
+
+_AMD_PARTS = {"spx": 1, "dpx": 2, "tpx": 3, "qpx": 4}
+"""Parts of a card in each of AMD's modes; in CPX every die is one."""
 
 
 @cache
@@ -118,9 +129,15 @@ def _compute_slices(model: str | None) -> int:
 def slice_share(model: str | None, profile: str | None) -> float | None:
     """The share of the physical GPU that a MIG profile takes, by compute slices (3g.20gb of an A100 is 3/7).
 
+    One of AMD's partitions is one part of its mode (dpx: a half; cpx: a die of so many).
+
     A compute instance inside a GPU instance ("1c.3g.20gb") counts its own slices; attributes ("1g.5gb+me") take none.
     None when the model or the profile is not known, or the model has no such profile.
     """
+    if (mode := _AMD_PARTITION.fullmatch(profile or "")) is not None:
+        known = next((m for m in GPU_MODELS if m.model == canonical_model(model)), None)
+        parts = _AMD_PARTS.get(mode[1].lower()) or (known.compute_dies if known else 0)
+        return 1 / parts if parts else None
     match, slices = _MIG_PROFILE.fullmatch(profile or ""), _compute_slices(model)
     if match is None or not slices or int(match[2]) > slices:
         return None
