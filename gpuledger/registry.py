@@ -14,8 +14,10 @@ SOURCES: Mapping[str, str] = {
     "dcgm": "collector.sources.dcgm:DcgmSource",
     "kube_state_metrics": "collector.sources.kube_state_metrics:KubeStateMetricsSource",
     "nvidia_smi": "collector.sources.nvidia_smi:NvidiaSmiSource",
+    "hami": "collector.sources.hami:HamiSource",
     "vllm": "collector.sources.vllm:VllmSource",
     "sglang": "collector.sources.sglang:SglangSource",
+    "npu_exporter": "collector.sources.npu_exporter:NpuExporterSource",
     "infiniband": "collector.sources.infiniband:InfinibandSource",
     "node_exporter": "collector.sources.node_exporter:NodeExporterSource",
 }

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from collector.devices.assemble import Options, assemble
+from collector.devices.freshness import at_one_instant
 from collector.devices.subject import DeviceSeries, Pod, Subject
 from collector.exposition import MAX_SERIES, ColumnPage, ExpositionParser, Series
 from collector.fetch import Fetcher, target_name
@@ -50,7 +51,8 @@ class PageTarget:
     """What is remembered between the pages of one endpoint: its series, and which nodes it spoke for.
 
     `drop_labels` are left out of its series, before anything is compared or counted; `holder_labels` are those that
-    say who holds a device, which multiply series without another thing being measured.
+    say who holds a device, which multiply series without another thing being measured. With `stale_after_seconds` a
+    page is one reading at the time of the scrape, whatever times its samples have: older ones say nothing any more.
     """
 
     def __init__(  # noqa: PLR0913 settings of one endpoint, by keyword only
@@ -65,6 +67,7 @@ class PageTarget:
         max_series: int = MAX_SERIES,
         drop_labels: Iterable[str] = (),
         holder_labels: Iterable[str] = (),
+        stale_after_seconds: float | None = None,
     ) -> None:
         self.source = source
         self.name = node or fallback_node
@@ -72,6 +75,7 @@ class PageTarget:
         self.fallback_node = fallback_node
         self.interval_seconds = interval_seconds
         self.max_skew_seconds = max_skew_seconds
+        self.stale_after_seconds = stale_after_seconds
         self.series = reader
         self.parser: ExpositionParser[Any] = ExpositionParser(
             reader.read, max_series=max_series, drop_labels=drop_labels, spare_labels=holder_labels
@@ -83,6 +87,10 @@ class PageTarget:
     def nodes(self) -> tuple[str, ...]:
         """The nodes that a failed or empty read is about: the configured one, those seen last, or the fallback."""
         return (self.node,) if self.node else self._seen_nodes or (self.fallback_node,)
+
+    def parsed(self, page: bytes) -> ColumnPage[Any]:
+        """The samples of `page` that mean something to the reader."""
+        return self.parser.parse_columns(page)
 
     def remember(self, nodes: Sequence[str]) -> None:
         """Note which nodes a page spoke for."""
@@ -121,11 +129,17 @@ class PageTarget:
         """`observation` with what this exporter says beside readings; as it is, where that is nothing."""
         return observation
 
-    def events(self, page: ColumnPage[Any], now: datetime, *, rows_beyond: int) -> list[QualityEvent]:
-        """What was wrong with the text of `page`: lines refused, by reason, series beyond the cap, labels and names."""
+    def events(
+        self, page: ColumnPage[Any], now: datetime, *, rows_beyond: int, stale_count: int = 0
+    ) -> list[QualityEvent]:
+        """What was wrong with the text of `page`: lines refused, by reason, series beyond the cap, labels and names.
+
+        `stale_count` is how many samples were too old to be believed.
+        """
         wrong = [("refused_line", reason, count) for reason, count in sorted(page.refused.items())]
         wrong.append(("too_many_series", "lines beyond the cap of remembered series", page.uncached_series))
         wrong.append(("too_many_series", "cards and slices beyond what one page may show", rows_beyond))
+        wrong.append(("stale", "samples measured too long before they were read", stale_count))
         noticed = [
             QualityEvent(
                 ts=now,
@@ -148,18 +162,20 @@ def parse(page: bytes, now: datetime, target: PageTarget) -> Observation:
     Text without any device and with lines that are no samples (a login page, say) is a failed read, not a node
     without cards.
     """
-    parsed = target.parser.parse_columns(page)
+    parsed = target.parsed(page)
     target.uncached_series = parsed.uncached_series
     if parsed.skipped_lines and not len(parsed.samples):
         return failure(target, now, f"no device on the page and {parsed.skipped_lines} lines that are no samples")
-    made = assemble(parsed.samples, target.options(now))
+    samples, stale_count = at_one_instant(parsed.samples, now, target.stale_after_seconds, target.max_skew_seconds)
+    parsed = dataclasses.replace(parsed, samples=samples)
+    made = assemble(samples, target.options(now))
     reads = [SourceRead(**row) for row in made.reads.to_pylist()]
     target.remember([read.node for read in reads])
     reads = reads or [target.read(node, now) for node in target.nodes]
     # A bad line belongs to no node, so that the first one of the page carries them all.
     reads[0] = dataclasses.replace(reads[0], skipped_lines=parsed.skipped_lines)
     events = [QualityEvent(**row) for row in made.events.slice(0, MAX_ROWS).to_pylist()]
-    events += target.events(parsed, now, rows_beyond=max(0, len(made.readings) - MAX_ROWS))
+    events += target.events(parsed, now, rows_beyond=max(0, len(made.readings) - MAX_ROWS), stale_count=stale_count)
     observation = Observation(
         reads=tuple(reads),
         readings=tuple(Reading(**row) for row in made.readings.slice(0, MAX_ROWS).to_pylist()),

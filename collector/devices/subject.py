@@ -67,3 +67,18 @@ class DeviceSeries:
     def __post_init__(self) -> None:
         index = 0 if self.field is None else self.field.index
         object.__setattr__(self, "packed", PACKED.pack(self.subject.number, index, self.meaning))
+
+
+@dataclass(frozen=True, slots=True)
+class FaultSeries(DeviceSeries):
+    """A series, called `name`, that tells of faults of `kind` (of FAULT_KINDS) by `vendor`, and measures nothing.
+
+    Its value is the vendor's code, 0 and `blanks` being none; with `state` it is a state of that name instead, where
+    1 is well and 0 is not.
+    """
+
+    name: str = ""
+    kind: str = ""
+    vendor: str = "other"
+    state: str = ""
+    blanks: tuple[float, ...] = ()

@@ -138,6 +138,10 @@ class ExpositionParser(Generic[Meaning]):
         """How many series texts are remembered."""
         return len(self._cache.known)
 
+    def forget(self) -> None:
+        """Forget all series: each is resolved anew when it comes again."""
+        self._cache = SeriesCache(self._cache.max_series)
+
     def parse(self, page: bytes, *, in_seconds: bool | None = None) -> Page[Meaning]:
         """Every legal line of `page`. Never raises, whatever the bytes. Timestamps as in `parse_columns`."""
         read = self.parse_columns(page, in_seconds=in_seconds)

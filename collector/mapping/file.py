@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from collector.mapping.units import COLUMNS, UNITS
 from gpuledger.errors import ConfigError
+from gpuledger.model.vocabulary import FAULT_KINDS
 
 _NAMESPACES = ("namespace", "pod_namespace", "podnamespace")
 _PODS = ("pod", "pod_name", "podname")
@@ -49,7 +50,11 @@ class Metric(_Table):
     """
 
     names: tuple[str, ...] = Field(min_length=1, description="names, the newest first; older ones are told once")
-    column: str = Field("", description="column of a reading, or fb_free_bytes, nvlink_tx_/nvlink_rx_bytes_per_second")
+    column: str = Field(
+        "",
+        description="column of a reading, or fb_free_bytes, nvlink_tx_bytes_per_second, nvlink_rx_bytes_per_second; "
+        "held_core_ratio, held_memory_bytes: what a holder was given of the card",
+    )
     unit: str = Field("", description="unit as written")
     rank: int = Field(0, ge=0, le=9, description="of several metrics of a column the lowest counts")
     device_wide: bool = Field(default=False, description="of the whole card, even where repeated for each part")
@@ -60,14 +65,15 @@ class Metric(_Table):
     sum_over: str = Field("", description="label that tells apart parts (links) of which the card is the sum")
     mean_over: str = Field("", description="label that tells apart parts (engines) of which the card is the mean")
     blanks: tuple[float, ...] = Field((), description="values as written that mean no value, beside those of the file")
+    least: float | None = Field(None, description="what is less, in the column's unit, is refused: it has another unit")
 
     @model_validator(mode="after")
     def _fits(self) -> Metric:
         if self.sum_over and self.mean_over:
             raise ValueError("sum_over: a metric has a sum or a mean over parts, not both")
         if not self.column:
-            if self.unit:
-                raise ValueError(f"unit: {self.unit} measures nothing where no column is named")
+            if self.unit or self.least is not None:
+                raise ValueError("unit, least: nothing is measured where no column is named")
             return self
         if self.column not in COLUMNS:
             raise ValueError(f"column: a reading has no {self.column!r}")
@@ -75,6 +81,25 @@ class Metric(_Table):
             raise ValueError(f"unit: {self.unit!r} is none of {', '.join(UNITS)}")
         if UNITS[self.unit][0] != COLUMNS[self.column]:
             raise ValueError(f"unit: {self.unit} does not measure {self.column}, which is in {COLUMNS[self.column]}")
+        return self
+
+
+class Fault(_Table):
+    """Metrics that tell of faults of a card: each becomes a `FaultEvent` when it appears, and no column of a reading.
+
+    Values are the vendor's codes, told in hexadecimal; 0 and blanks are none. With `state` they are a state of that
+    name, 1 being well, and its fall to 0 is told.
+    """
+
+    names: tuple[str, ...] = Field(min_length=1, description="names, which tell the same kind of fault side by side")
+    kind: str = Field(description="kind of fault event")
+    state: str = Field("", description="what the fault is called where values are 1 (well) and 0")
+    blanks: tuple[float, ...] = Field((), description="values as written that mean no value, beside those of the file")
+
+    @model_validator(mode="after")
+    def _known(self) -> Fault:
+        if self.kind not in FAULT_KINDS:
+            raise ValueError(f"kind: {self.kind!r} is none of {', '.join(FAULT_KINDS)}")
         return self
 
 
@@ -86,12 +111,20 @@ class MappingFile(_Table):
     prefixes: tuple[str, ...] = Field(("",), min_length=1, description="what may stand before each name")
     model: str | None = Field(None, description="the cards' model, where no label names it")
     blanks: tuple[float, ...] = Field((), description="values as written that mean no value")
+    uuid_ends_at: str = Field("", description="text from which on the uuid label no longer names the card")
     whole_slices: tuple[str, ...] = Field((), description="values of the slice label that mean the whole card")
     whole_profiles: tuple[str, ...] = Field((), description="profiles that mean that the card is not divided")
+    shares_cards: bool = Field(default=False, description="several pods on a card are no contradiction")
     exporter_pods: tuple[str, ...] = Field(
         ("exporter",), description="pods with these words in their name hold nothing"
     )
+    nameless_holders: tuple[str, ...] = Field((), description="values of the pod's label that name nobody")
+    stale_after_seconds: float | None = Field(
+        None, gt=0, description="samples are dated by when they were measured: such older ones say nothing any more"
+    )
+    vendor: Literal["nvidia", "ascend", "amd", "other"] = Field("other", description="whose faults it tells")
     labels: Labels = Labels()
+    fault: tuple[Fault, ...] = ()
     metric: tuple[Metric, ...] = Field(min_length=1)
 
     @model_validator(mode="after")

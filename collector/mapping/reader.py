@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -9,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from collector.devices.fields import FIELDS, Field, bounded
-from collector.devices.subject import DeviceSeries, Pod, Subject
+from collector.devices.subject import DeviceSeries, FaultSeries, Pod, Subject
 from collector.exposition import Series
-from collector.mapping.file import MappingFile, Metric
+from collector.mapping.file import Fault, MappingFile, Metric
 from collector.mapping.units import UNITS
 from gpuledger.model import GPU_MODELS, QualityEvent, canonical_model
 
@@ -32,6 +33,7 @@ class _Use:
     unless: tuple[tuple[str, tuple[str, ...]], ...]
     field: Field | None
     parts: str
+    fault: Fault | None = None
 
     def fits(self, labels: Mapping[str, str]) -> bool:
         """Whether `labels` are those under which the metric counts."""
@@ -43,7 +45,8 @@ class _Use:
 class MappedReader:
     """Turns the series of one target into what they are about, as its mapping says.
 
-    `node` is the node where no label names it: cards that are known by an index alone are named after it.
+    `node` is the node where no label names it: cards that are known by an index alone are named after it. A series
+    that names an index only is about the card of that index, where other series of the target name it.
     """
 
     def __init__(self, mapping: MappingFile, *, node: str) -> None:
@@ -57,10 +60,16 @@ class MappedReader:
                 self._uses.setdefault(name, []).append(use)
                 if name != (newest := _spelt(mapping, name, metric)):
                     self._renamed[name] = newest
+        for fault in mapping.fault:
+            for name in (prefix + name for prefix in mapping.prefixes for name in fault.names):
+                self._uses.setdefault(name, []).append(_Use((), (), None, "", fault))
         of = mapping.labels
         card = (of.uuid, of.serial, of.index, of.node, of.model, of.slice, of.slice_profile, ("instance",))
         self._about = (*(name for names in card for name in names), *self.holder_labels)
         self._subjects: dict[tuple[str, ...], Subject | None] = {}
+        self._card_at: dict[str, str] = {}
+        self._asked_at: set[str] = set()
+        self._is_resolved_otherwise = False
         self._parts: dict[str, int] = {}
         self._told: set[str] = set()
         self._untold: Counter[tuple[str, str]] = Counter()
@@ -95,6 +104,8 @@ class MappedReader:
         use = next((use for use in uses if use.fits(labels)), None)
         if use is None:
             return DeviceSeries(None, subject)
+        if use.fault is not None:
+            return self._fault(series.name, use.fault, subject)
         if not use.parts:
             return DeviceSeries(use.field, subject)
         part = self._parts.setdefault(labels.get(use.parts, ""), len(self._parts))
@@ -108,6 +119,13 @@ class MappedReader:
                 self._subjects.clear()
             self._subjects[key] = self._read_labels(labels)
         return self._subjects[key]
+
+    def take_resolved_otherwise(self) -> bool:
+        """Whether a place turned out to be another card than series were told before, which are to be read anew."""
+        taken, self._is_resolved_otherwise = self._is_resolved_otherwise, False
+        if taken:
+            self._subjects.clear()
+        return taken
 
     def holder(self, subject: Subject) -> Pod | None:
         """The pod that holds the device, or None: an exporter's own pod holds nothing."""
@@ -125,6 +143,12 @@ class MappedReader:
             )
             for (kind, detail), count in sorted(noticed.items())
         ]
+
+    def _fault(self, name: str, fault: Fault, subject: Subject) -> FaultSeries:
+        blanks = (*self.mapping.blanks, *fault.blanks)
+        return FaultSeries(
+            None, subject, name=name, kind=fault.kind, vendor=self.mapping.vendor, state=fault.state, blanks=blanks
+        )
 
     def _note_name(self, name: str) -> None:
         newest = self._renamed.get(name)
@@ -152,17 +176,38 @@ class MappedReader:
             is_copy=False,
             is_plain_pod=not is_relabelled and not job,
             dropped_labels=0,
+            is_shared=self.mapping.shares_cards,
             is_address=not named,
         )
 
     def _card(self, labels: Mapping[str, str], node: str) -> str:
         of = self.mapping.labels
+        index = _first(labels, of.index)
+        place = f"{node}/{self.mapping.source}/{index}" if index else ""
         for names in (of.uuid, of.serial):
             found = next((labels[name] for name in names if not _NOTHING.fullmatch(labels.get(name, ""))), "")
+            if found and self.mapping.uuid_ends_at:
+                found = found.partition(self.mapping.uuid_ends_at)[0]
             if found:
+                self._note_place(place, found)
                 return found
-        index = _first(labels, of.index)
-        return f"{node}/{self.mapping.source}/{index}" if index else ""
+        return self._at(place)
+
+    def _note_place(self, place: str, card: str) -> None:
+        """Remember which card is at `place`, for series that name only that."""
+        known = self._card_at.get(place)
+        if not place or known == card:
+            return
+        if len(self._card_at) >= _MAX_SUBJECTS:
+            self._card_at.clear()
+        self._card_at[place] = card
+        self._is_resolved_otherwise |= place in self._asked_at
+
+    def _at(self, place: str) -> str:
+        """The card at `place`: the one that other series named there, else one of the place's own name."""
+        if place and len(self._asked_at) < _MAX_SUBJECTS:
+            self._asked_at.add(place)
+        return self._card_at.get(place, place)
 
     def _slice(self, labels: Mapping[str, str], profile: str) -> str:
         if profile in self.mapping.whole_profiles:
@@ -182,7 +227,7 @@ class MappedReader:
             next((labels[before + name] for name in names if labels.get(before + name)), "")
             for names in (of.namespace, of.pod, of.container)
         )
-        return Pod(namespace, pod, container) if pod else None
+        return Pod(namespace, pod, container) if pod and pod not in self.mapping.nameless_holders else None
 
 
 def _first(labels: Mapping[str, str], names: tuple[str, ...]) -> str:
@@ -213,20 +258,19 @@ def _uses(mapping: MappingFile, metric: Metric) -> Iterator[tuple[str, _Use]]:
 
 def _field(mapping: MappingFile, metric: Metric) -> Field:
     _, times, divided_by = UNITS[metric.unit]
-    return FIELDS.register(
-        bounded(
-            Field(
-                metric.column,
-                times,
-                divided_by,
-                rank=metric.rank,
-                is_device_wide=metric.device_wide,
-                is_summed=bool(metric.sum_over or metric.mean_over),
-                is_averaged=bool(metric.mean_over),
-                blanks=tuple(sorted({*mapping.blanks, *metric.blanks})),
-            )
+    field = bounded(
+        Field(
+            metric.column,
+            times,
+            divided_by,
+            rank=metric.rank,
+            is_device_wide=metric.device_wide,
+            is_summed=bool(metric.sum_over or metric.mean_over),
+            is_averaged=bool(metric.mean_over),
+            blanks=tuple(sorted({*mapping.blanks, *metric.blanks})),
         )
     )
+    return FIELDS.register(field if metric.least is None else dataclasses.replace(field, low=metric.least))
 
 
 def _spelt(mapping: MappingFile, name: str, metric: Metric) -> str:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from collector.devices.page import PageSource, PageTarget, host_of
+from collector.exposition import ColumnPage
+from collector.mapping.faults import FaultBook
 from collector.mapping.file import MappingFile, load
 from collector.mapping.reader import MappedReader
+from gpuledger.ports import Observation
 
 
 class MappedTarget(PageTarget):
@@ -19,11 +24,36 @@ class MappedTarget(PageTarget):
     def __init__(self, mapping: MappingFile, **options: Any) -> None:
         node = options.get("node") or options.get("fallback_node") or "unknown"
         reader = MappedReader(mapping, node=node)
-        super().__init__(mapping.source, reader, holder_labels=reader.holder_labels, **options)
+        self._reader = reader
+        self._faults = FaultBook(mapping.source)
+        super().__init__(
+            mapping.source,
+            reader,
+            holder_labels=reader.holder_labels,
+            stale_after_seconds=mapping.stale_after_seconds,
+            **options,
+        )
+
+    def parsed(self, page: bytes) -> ColumnPage[Any]:
+        """The samples of `page`; read anew where the page showed that a place is another card than was thought."""
+        read = super().parsed(page)
+        if self._reader.take_resolved_otherwise():
+            self.parser.forget()
+            read = super().parsed(page)
+            self._reader.take_resolved_otherwise()
+        return read
+
+    def refined(self, observation: Observation, page: ColumnPage[Any], now: datetime) -> Observation:
+        """`observation` with the faults that the page tells."""
+        nodes = {reading.gpu_uuid: reading.node for reading in observation.readings}
+        faults = self._faults.events(page.samples, now, nodes)
+        if not faults:
+            return observation
+        return dataclasses.replace(observation, others={**observation.others, "fault_event": tuple(faults)})
 
 
 class MappedSource(PageSource):
-    """Reads one endpoint as `mapping` says: the name of a shipped mapping, or a file."""
+    """Reads one endpoint as `mapping` says: the name of a shipped mapping, a file, or a mapping that was read."""
 
     target_type: type[MappedTarget] = MappedTarget
 
@@ -31,7 +61,7 @@ class MappedSource(PageSource):
         self,
         url: str,
         *,
-        mapping: str | Path,
+        mapping: str | Path | MappingFile,
         node: str | None = None,
         interval_seconds: float = 15.0,
         timeout_seconds: float = 10.0,
@@ -39,7 +69,7 @@ class MappedSource(PageSource):
         client: httpx.Client | None = None,
     ) -> None:
         target = self.target_type(
-            load(mapping),
+            mapping if isinstance(mapping, MappingFile) else load(mapping),
             node=node,
             fallback_node=host_of(url),
             interval_seconds=interval_seconds,
