@@ -1,5 +1,5 @@
 """`python -m gpuledger.app`: the command line."""
 
-from gpuledger.app.cli import main
+from gpuledger.app.start import main
 
 main()

@@ -11,16 +11,17 @@ import typer
 from gpuledger import config as settings_file
 from gpuledger.app.accuracy_commands import accuracy
 from gpuledger.app.client import Client, open_warehouse
-from gpuledger.app.collector_commands import collector_app
+from gpuledger.app.collector_commands import collect, collector_app
+from gpuledger.app.fabric_commands import fabric
 from gpuledger.app.finding_commands import explain, findings_app, policy_app, review
 from gpuledger.app.fragmentation_commands import placeable
 from gpuledger.app.health_commands import health
 from gpuledger.app.imports import import_app
 from gpuledger.app.money_commands import money
-from gpuledger.app.printing import Format, configure_logs, emit, ledger_for_people, print_problems
+from gpuledger.app.printing import Format, emit, ledger_for_people, print_problems
 from gpuledger.app.scheduler_commands import scheduler_app
 from gpuledger.config import Settings
-from gpuledger.errors import BadInput, ConfigError, GpuledgerError, QueryRefused
+from gpuledger.errors import GpuledgerError
 from gpuledger.registry import REPORTS
 
 app = typer.Typer(
@@ -40,6 +41,7 @@ app.command()(money)
 app.command()(accuracy)
 app.command()(placeable)
 app.command()(health)
+app.command()(fabric)
 
 Warehouse = Annotated[Path | None, typer.Option("--warehouse", help="the warehouse file")]
 Config = Annotated[Path | None, typer.Option("--config", help="settings file (TOML)")]
@@ -106,20 +108,7 @@ def dashboard(
     dashboard_command(settings_file.load(config, service_url=service_url), listen).replace_this_process()
 
 
-@app.command()
-def collect(
-    config: Config = None,
-    service_url: Annotated[str | None, typer.Option(help="where the service is")] = None,
-    dcgm: Annotated[list[str] | None, typer.Option(help="address of a dcgm-exporter page; may be repeated")] = None,
-    nvml: Annotated[bool | None, typer.Option("--nvml/--no-nvml", help="read this node's cards through NVML")] = None,
-    discover: Annotated[
-        bool | None, typer.Option("--discover/--no-discover", help="look for what this node has, and read that too")
-    ] = None,
-) -> None:
-    """Run the agent: read sources, keep what was read on disk, ship it to the service."""
-    from gpuledger.app.collecting import run  # noqa: PLC0415
-
-    run(config, service_url=service_url, dcgm=dcgm or [], nvml=nvml, discover=discover)
+app.command()(collect)
 
 
 @app.command()
@@ -296,16 +285,3 @@ def demo(
     from gpuledger.app.demo import Demo  # noqa: PLC0415
 
     Demo(directory, nodes=nodes, days=days, seed=seed).run(is_once=once)
-
-
-def main() -> None:
-    """Run the command line."""
-    configure_logs()
-    try:
-        app()
-    except (BadInput, ConfigError, QueryRefused) as error:
-        sys.stderr.write(f"gpuledger: {error}\n")
-        sys.exit(2)
-    except (GpuledgerError, OSError) as error:
-        sys.stderr.write(f"gpuledger: {error}\n")
-        sys.exit(1)

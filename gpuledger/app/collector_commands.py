@@ -1,13 +1,39 @@
-"""`gpuledger collector`: commands about the agent beside running it."""
+"""The agent: `gpuledger collect` runs it, `gpuledger collector` has the commands beside that.
+
+This module and what it imports is all that the agent's process loads (see `start`).
+"""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+agent_app = typer.Typer(name="gpuledger", pretty_exceptions_enable=False)
 collector_app = typer.Typer(help="Commands about the agent beside running it.", no_args_is_help=True)
+
+
+@agent_app.callback()
+def _agent() -> None:
+    """The agent."""
+
+
+@agent_app.command()
+def collect(
+    config: Annotated[Path | None, typer.Option("--config", help="settings file (TOML)")] = None,
+    service_url: Annotated[str | None, typer.Option(help="where the service is")] = None,
+    dcgm: Annotated[list[str] | None, typer.Option(help="address of a dcgm-exporter page; may be repeated")] = None,
+    nvml: Annotated[bool | None, typer.Option("--nvml/--no-nvml", help="read this node's cards through NVML")] = None,
+    discover: Annotated[
+        bool | None, typer.Option("--discover/--no-discover", help="look for what this node has, and read that too")
+    ] = None,
+) -> None:
+    """Run the agent: read sources, keep what was read on disk, ship it to the service."""
+    from gpuledger.app.collecting import run  # noqa: PLC0415
+
+    run(config, service_url=service_url, dcgm=dcgm or [], nvml=nvml, discover=discover)
 
 
 @collector_app.callback()

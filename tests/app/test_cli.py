@@ -107,7 +107,7 @@ BROKEN = """
 from gpuledger import registry
 registry.RULES = {"broken": "nowhere:Nothing", "idle_allocation": registry.RULES["idle_allocation"]}
 registry.TABLES = {**registry.TABLES, "rules": registry.RULES}
-from gpuledger.app.cli import main
+from gpuledger.app.start import main
 main()
 """
 
