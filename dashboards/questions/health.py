@@ -9,6 +9,7 @@ from typing import Any
 import streamlit as st
 
 from dashboards import notices
+from dashboards.questions import network
 from dashboards.view import View, bar_column, hours_column, percent_column, queries_note, show_table
 from gpuledger.model import State
 from gpuledger.presentation import escaping, numbers
@@ -33,8 +34,9 @@ def show(view: View) -> None:
     _nodes(view, [each for each in found if each.analyzer in NODES])
     _slow(view, [each for each in found if each.analyzer == SLOW])
     _goodput(view)
+    network.show(view)
     _recorded(view, recorded)
-    queries_note(view, "GET /v1/findings", "GET /v1/health-figures", "fault_list")
+    queries_note(view, "GET /v1/findings", "GET /v1/health-figures", "fault_list", *network.QUERIES)
 
 
 def _findings(view: View) -> list[dict[str, Any]]:

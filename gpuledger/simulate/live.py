@@ -1,7 +1,8 @@
 """The fleet's exporters over HTTP: one port, one path a node, so that real collectors can scrape what never existed.
 
 `/nodes/<node>/metrics` is the node's page at the clock's time (503 while its exporter does not answer, or after the
-script has ended); `/ksm/metrics` is kube-state-metrics of them all; `/` lists the paths, one a line.
+script has ended), `/nodes/<node>/network` node_exporter's page of its network adapters; `/ksm/metrics` is
+kube-state-metrics of them all; `/` lists the pages of nodes, one a line.
 """
 
 from __future__ import annotations
@@ -48,6 +49,11 @@ class LiveServer:
         return [f"{self.url}/nodes/{host.name}/metrics" for host in self.simulation.fleet.hosts]
 
     @property
+    def network_urls(self) -> list[str]:
+        """The page of every node's network adapters."""
+        return [f"{self.url}/nodes/{host.name}/network" for host in self.simulation.fleet.hosts]
+
+    @property
     def kube_state_url(self) -> str:
         """The page of kube-state-metrics."""
         return self.url + KUBE_STATE_PATH
@@ -57,12 +63,13 @@ class LiveServer:
         if path == "/":
             lines = [f"/nodes/{host.name}/metrics\n" for host in self.simulation.fleet.hosts]
             return HTTPStatus.OK, "".join(lines).encode()
-        node = path.removeprefix("/nodes/").removesuffix("/metrics")
         if path == KUBE_STATE_PATH:
             return self._page(self.simulation.kube_state_page)
-        if path != f"/nodes/{node}/metrics" or node not in self._nodes:
+        node, _, what = path.removeprefix("/nodes/").rpartition("/")
+        pages = {"metrics": self.simulation.node_page, "network": self.simulation.network_page}
+        if not path.startswith("/nodes/") or node not in self._nodes or what not in pages:
             return HTTPStatus.NOT_FOUND, b"no such page\n"
-        return self._page(partial(self.simulation.node_page, node))
+        return self._page(partial(pages[what], node))
 
     def _page(self, make: Callable[[datetime], bytes]) -> tuple[HTTPStatus, bytes]:
         try:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from gpuledger.errors import BadInput, SourceError
-from gpuledger.simulate import exporter_pages
+from gpuledger.simulate import exporter_pages, network
 from gpuledger.simulate.exporter_pages.sheet import Holder, Row, Sheet
 from gpuledger.simulate.fleet import Host
 from gpuledger.simulate.script import Script
@@ -27,6 +27,7 @@ class PageMaker:
         self._hosts = {host.name: host for host in script.fleet.hosts}
         self._blocks: OrderedDict[tuple[int, int], Block] = OrderedDict()
         self._energy: dict[int, list[np.ndarray]] = {}
+        self._adapters = network.Adapters(script)
         self._holders: dict[int, list[tuple[int, int, Holder]]] = {}
         for run in telemetry.runs:
             holder = Holder(run.namespace, run.name)
@@ -47,15 +48,26 @@ class PageMaker:
 
     def page(self, node: str, second: int) -> bytes:
         """The page of `node` at `second` of the script."""
+        host, block = self._answering(node, second)
+        tick = (second % BLOCK_SECONDS) // self.script.spec.interval_seconds
+        rows = tuple(self._rows(host, block, tick, second))
+        return exporter_pages.page(Sheet(self.script.fleet, self.telemetry, host, block, tick, second, rows))
+
+    def network_page(self, node: str, second: int) -> bytes:
+        """The node_exporter page of `node` at `second` of the script: the ports of its network adapters."""
+        host, block = self._answering(node, second)
+        carried = self._adapters.carried_bytes(host, block, second // BLOCK_SECONDS, second)
+        return network.page(host, carried)
+
+    def _answering(self, node: str, second: int) -> tuple[Host, Block]:
+        """The host and its block; raises BadInput where there is none, SourceError while it does not answer."""
         host = self._hosts.get(node)
         if host is None:
             raise BadInput("node", "no such node")
         block = self._block(host, second // BLOCK_SECONDS)
-        tick = (second % BLOCK_SECONDS) // self.script.spec.interval_seconds
-        if not block.is_read[tick, 0]:
+        if not block.is_read[(second % BLOCK_SECONDS) // self.script.spec.interval_seconds, 0]:
             raise SourceError("the exporter does not answer")
-        rows = tuple(self._rows(host, block, tick, second))
-        return exporter_pages.page(Sheet(self.script.fleet, self.telemetry, host, block, tick, second, rows))
+        return host, block
 
     def _rows(self, host: Host, block: Block, tick: int, second: int) -> Iterator[Row]:
         fleet = self.script.fleet
@@ -81,4 +93,5 @@ class PageMaker:
         while len(known) <= number:
             earlier = self.telemetry.block(len(known) - 1, hosts, known[-1])
             known.append(earlier.values["energy_mj"][-1])
+            self._adapters.follow(host, earlier)
         return self.telemetry.block(number, hosts, known[number])

@@ -97,6 +97,10 @@ class Simulation:
         """
         return self._pages.page(node, self._second(at))
 
+    def network_page(self, node: str, at: datetime) -> bytes:
+        """What node_exporter of `node` shows of its network adapters at `at`. Raises like `node_page`."""
+        return self._pages.network_page(node, self._second(at))
+
     def pod_hours(self) -> pa.Table:
         """What each pod held of each card and slice in the span, in GPU-hours, whoever reports it.
 

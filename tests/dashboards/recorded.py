@@ -345,6 +345,8 @@ QUERIES: Mapping[str, Callable[[Mapping[str, Any]], list[dict[str, Any]]]] = {
     "waits": lambda _: recorded_queues.waits(HOSTILE),
     "fragmentation_series": recorded_api.fragmentation,
     "fault_list": lambda p: recorded_api.faults(p, HOSTILE),
+    "fabric_by_node": lambda p: recorded_api.fabric_by_node(p, HOSTILE),
+    "fabric_by_gang": lambda p: recorded_api.fabric_by_gang(p, HOSTILE),
     "money_currencies": lambda _: [{"currency": code, "price_count": 1} for code in ("CNY", "USD")],
     "money_by_finding": lambda _: [
         {"finding_id": f"f{n:015d}", "category": "waste", "tenant": TENANTS[0], "amount": 1000.0 * n or None}

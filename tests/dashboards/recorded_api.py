@@ -169,6 +169,23 @@ def faults(p: Mapping[str, Any], hostile: str) -> list[dict[str, Any]]:
     return [row, {**row, "gpu_uuid": "", "kind": "node_not_ready", "code": "", "sources": None, "detail": None}]
 
 
+def fabric_by_node(p: Mapping[str, Any], hostile: str) -> list[dict[str, Any]]:
+    """Rows of query `fabric_by_node`: a busy node in two hours, and one whose adapters tell their state only."""
+    errors = {"link_downed_count": 2, "symbol_errors": 7, "received_errors": 0, "retransmits": None}
+    rates = {"sent_bytes_per_second": 20e9, "received_bytes_per_second": 19.5e9, "use_ratio": 0.4}
+    row = {"hour_at": p["from_at"], "node": "node-01", "port_count": 4, "active_port_count": 4, **rates, **errors}
+    silent = {"node": hostile, "active_port_count": 0, **dict.fromkeys((*rates, *errors))}
+    return [row, {**row, **silent}, {**row, "hour_at": p["to_at"], "sent_bytes_per_second": 25e9, "use_ratio": 0.5}]
+
+
+def fabric_by_gang(p: Mapping[str, Any], hostile: str) -> list[dict[str, Any]]:
+    """Rows of query `fabric_by_gang`: one gang that shares a node, and one of whose nodes nothing was told."""
+    row = {"hour_at": p["from_at"], "workload_id": hostile, "node_count": 2, "told_node_count": 2}
+    row |= {"shared_node_count": 1, "sent_bytes_per_second": 1e9, "received_bytes_per_second": None}
+    row |= {"link_downed_count": 0}
+    return [row, {**row, "workload_id": "unseen", "told_node_count": 0, "sent_bytes_per_second": None}]
+
+
 def health_figures() -> dict[str, Any]:
     """F3's rate; ETTR of runs of which some tell no checkpoints; two sizes, one of which would not progress."""
     rate = {"failures_per_1000_node_days": 6.5, "low_per_1000_node_days": 3.461, "high_per_1000_node_days": 11.115}

@@ -121,6 +121,25 @@ def test_faults_name_their_jobs_and_what_they_cost(monkeypatch):
     assert list(table(test, "events")["kind"]) == ["node not ready", "XID"]
 
 
+def test_the_network_is_shown_by_node_and_gang_and_what_was_not_told_is_not_zero(monkeypatch):
+    test = open_page(monkeypatch, RecordedClient(), "health")
+    nodes = table(test, "network_use")
+    assert (list(nodes["ports"]), list(nodes["sent"].dropna())) == (["4 / 4", "0 / 4"], [25.0])
+    assert (list(nodes["network_use"].dropna()), list(nodes["link_downed"].dropna())) == ([0.5], [2])
+    gangs = table(test, "told_nodes")
+    assert (list(gangs["told_nodes"]), list(gangs["shared_nodes"]), list(gangs["sent"])) == (["2 / 2"], [1], [1.0])
+    assert list(gangs["received"].dropna()) == []
+
+
+def test_without_adapters_the_page_says_which_sources_read_them(monkeypatch):
+    class Offline(RecordedClient):
+        def query(self, name, /, **parameters):
+            found = super().query(name, **parameters)
+            return found.slice(0, 0) if name.startswith("fabric") else found
+
+    assert "No network adapter was read" in texts_of(open_page(monkeypatch, Offline(), "health"))
+
+
 def test_what_was_observed_and_what_is_expected_are_told_apart(monkeypatch):
     test = open_page(monkeypatch, RecordedClient(), "health")
     found = metrics_of(test)
