@@ -30,9 +30,10 @@ _PARTS = re.compile(
 """Memory and cores of shared cards, in MiB and percent: they count no cards, whatever vendor's name they carry."""
 _WHOLE = re.compile(
     r"(nvidia|amd|iluvatar|metax_tech|mthreads|birentech|nebius)_com_gpu|iluvatar_ai_gpu|gpu_intel_com_(i915|xe)"
-    r"|huawei_com_(npu|[Aa]scend\w*)|cambricon_com_mlu(\d\w*)?|hygon_com_dcu(num)?|enflame_com_gcu|kunlunxin_com_xpu"
-    r"|habana_ai_gaudi"
+    r"|huawei_com_(npu|[Aa]scend(?!\w*_\d+c(_|$))\w*)|cambricon_com_mlu(\d\w*)?|hygon_com_dcu(num)?|enflame_com_gcu"
+    r"|kunlunxin_com_xpu|habana_ai_gaudi"
 )
+"""A vNPU (`huawei_com_Ascend310P_4c_3cpu`) is a part of a card."""
 
 
 @lru_cache(maxsize=1024)

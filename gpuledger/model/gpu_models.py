@@ -18,7 +18,8 @@ class GpuModel:
     """One model: power in watts, dense `peak_bf16_flops`, compute and memory slices under MIG (0: none), its memory.
 
     `peak_bf16_flops` is None where the card has no BF16. `compute_dies` is into how many partitions AMD's mode CPX
-    divides it, one a die (0: it has no such mode).
+    divides it, one a die (0: it has no such mode). `ai_cores` is how many AI Cores an Ascend NPU
+    deals out to vNPUs (0: none).
     """
 
     model: str
@@ -31,6 +32,7 @@ class GpuModel:
     memory_gib: int = 0
     vendor: str = "nvidia"
     compute_dies: int = 0
+    ai_cores: int = 0
 
     @property
     def memory_bytes(self) -> int | None:
@@ -59,17 +61,18 @@ GPU_MODELS = (
     GpuModel("P100", r"\bP100\b", 30, 250, None, 0, 0, 12),
     GpuModel("2080Ti", r"\b(RTX )?2080( ?Ti)?\b", 20, 250, None, 0, 0, 11),
     GpuModel("Ascend 910C", r"\b(ASCEND[ -]?)?910(C\b|_9\d{3})", 180, 800, 752e12, memory_gib=128, vendor="ascend"),
-    GpuModel("Ascend 910B", r"\b(ASCEND[ -]?)?910B\d?\b", 90, 400, 313e12, memory_gib=32, vendor="ascend"),
+    GpuModel("Ascend 910B", r"\b(ASCEND[ -]?)?910B\d?\b", 90, 400, 313e12, memory_gib=32, vendor="ascend", ai_cores=20),
     GpuModel(
         "Ascend 910A",
-        r"\b(ASCEND[ -]?910|910(A|PRO[AB]))\b|\bASCEND[ -]?910(A|PRO[AB])\b",
+        r"\b(ASCEND[ -]?910|910(A(WN)?|PRO[AB]))\b|\bASCEND[ -]?910(A|PRO[AB])\b",
         65,
         310,
         None,
         memory_gib=32,
         vendor="ascend",
+        ai_cores=32,
     ),
-    GpuModel("Ascend 310P", r"\b(ASCEND[ -]?)?310P\d?\b", 18, 72, None, memory_gib=21, vendor="ascend"),
+    GpuModel("Ascend 310P", r"\b(ASCEND[ -]?)?310P\d?\b", 18, 72, None, memory_gib=21, vendor="ascend", ai_cores=8),
     GpuModel("MI355X", r"\bMI355X\b", 140, 1400, 2516e12, memory_gib=288, vendor="amd", compute_dies=8),
     GpuModel("MI350X", r"\bMI350X\b", 140, 1000, 2300e12, memory_gib=288, vendor="amd", compute_dies=8),
     GpuModel("MI325X", r"\bMI325X\b", 140, 1000, 1307e12, memory_gib=256, vendor="amd", compute_dies=8),
@@ -99,6 +102,9 @@ _AMD_PARTITION = re.compile(r"(spx|dpx|tpx|qpx|cpx)(?:_nps\d)?", re.IGNORECASE)
 _AMD_PARTS = {"spx": 1, "dpx": 2, "tpx": 3, "qpx": 4}
 """Parts of a card in each of AMD's modes; in CPX every die is one."""
 
+_VNPU = re.compile(r"(?:vir)?(\d+(?:\.\d+)?)c?(?:[._]\w+)*", re.IGNORECASE)
+"""AI Cores of a vNPU: `vir04_3c` of the template, `4c.3cpu` of the resource, `4.00` of the exporter are four."""
+
 
 @cache
 def canonical_model(name: str | None) -> str | None:
@@ -125,11 +131,15 @@ def _compute_slices(model: str | None) -> int:
     return next((slices for pattern, slices in _FURTHER_SLICES if re.search(pattern, model or "", re.IGNORECASE)), 0)
 
 
+def _ai_cores(model: str | None) -> int:
+    return next((m.ai_cores for m in GPU_MODELS if m.model == canonical_model(model)), 0)
+
+
 @cache
 def slice_share(model: str | None, profile: str | None) -> float | None:
     """The share of the physical GPU that a MIG profile takes, by compute slices (3g.20gb of an A100 is 3/7).
 
-    One of AMD's partitions is one part of its mode (dpx: a half; cpx: a die of so many).
+    One of AMD's partitions is one part of its mode (dpx: a half; cpx: a die of so many), an Ascend vNPU its AI Cores.
 
     A compute instance inside a GPU instance ("1c.3g.20gb") counts its own slices; attributes ("1g.5gb+me") take none.
     None when the model or the profile is not known, or the model has no such profile.
@@ -138,6 +148,8 @@ def slice_share(model: str | None, profile: str | None) -> float | None:
         known = next((m for m in GPU_MODELS if m.model == canonical_model(model)), None)
         parts = _AMD_PARTS.get(mode[1].lower()) or (known.compute_dies if known else 0)
         return 1 / parts if parts else None
+    if (npu := _ai_cores(model)) and (part := _VNPU.fullmatch(profile or "")) is not None:
+        return float(part[1]) / npu if 0 < float(part[1]) <= npu else None
     match, slices = _MIG_PROFILE.fullmatch(profile or ""), _compute_slices(model)
     if match is None or not slices or int(match[2]) > slices:
         return None

@@ -1,0 +1,170 @@
+"""Pages of npu-exporter against expected files, written by reading the pages; and what changes between pages.
+
+An expected file (`tests/expected/npu_exporter`) names reads by node, rows with all their values and no others, holdings
+and faults. `cards` with `each` are rows that are alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from collector.devices.page import parse
+from collector.mapping.file import load
+from collector.mapping.source import MappedTarget
+from gpuledger.attribution.resources import is_gpu, is_whole
+from gpuledger.model import Holding, QualityFlag, Reading, slice_share
+from gpuledger.ports import Observation
+
+NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
+EXPECTED = Path(__file__).resolve().parents[1] / "expected" / "npu_exporter"
+NAMES = sorted(path.stem for path in EXPECTED.glob("*.yaml"))
+IDENTITY = {"ts", "node", "gpu_uuid", "slice_id", "source", "seen_at", "interval_seconds", "model", "slice_profile"}
+DIE = "185A0B21-20A04C18-93B2ED94-14CC040A-11102003"
+
+
+def target() -> MappedTarget:
+    return MappedTarget(load("ascend"), node="n1", interval_seconds=15)
+
+
+def row_of(reading: Reading) -> dict[str, Any]:
+    fields = dataclasses.asdict(reading)
+    flags = [name for name in dir(QualityFlag) if name.isupper() and reading.quality_flags & getattr(QualityFlag, name)]
+    told = {
+        "gpu": reading.gpu_uuid,
+        "slice": reading.slice_id,
+        "profile": reading.slice_profile,
+        "node": reading.node,
+        "model": reading.model,
+        "invalid": reading.invalid_count,
+        "flags": flags,
+    }
+    unlisted = IDENTITY | {"invalid_count", "quality_flags"}
+    values = {name: of for name, of in fields.items() if name not in unlisted and of is not None}
+    return {name: of for name, of in told.items() if of} | {"values": values}
+
+
+def holding_of(holding: Holding) -> dict[str, Any]:
+    told = {
+        "gpu": holding.gpu_uuid,
+        "slice": holding.slice_id,
+        "pod": f"{holding.namespace}/{holding.pod}",
+        "container": holding.container,
+        "share": holding.share,
+    }
+    return {name: of for name, of in told.items() if of}
+
+
+def faults_of(observation: Observation) -> list[dict[str, str]]:
+    told = observation.others.get("fault_event", ())
+    assert all((event.vendor, event.source, event.ts) == ("ascend", "npu_exporter", NOW) for event in told)
+    return [{"gpu": event.gpu_uuid, "kind": event.kind, "code": event.code} for event in told]
+
+
+def counted(observation: Observation, kind: str) -> int:
+    return sum(event.count for event in observation.others.get("quality_event", ()) if event.kind == kind)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_gives_exactly_the_expected_rows(request, recordings, name: str) -> None:
+    path = recordings / f"{name}.prom"
+    if not path.exists():
+        path = request.getfixturevalue("shared") / "fixtures/exposition" / path.name
+    told = yaml.safe_load((EXPECTED / f"{name}.yaml").read_text())
+    observation = parse(path.read_bytes(), NOW, target())
+    wanted = told.get("rows") or [{"gpu": card, **told["each"]} for card in told["cards"]]
+    got = [row_of(reading) for reading in observation.readings]
+    assert [{**row, "values": pytest.approx(row["values"])} for row in wanted] == got
+    assert [holding_of(holding) for holding in observation.holdings] == told["holdings"]
+    assert faults_of(observation) == told["faults"]
+    assert {read.node: {"devices": read.device_count} for read in observation.reads} == told["reads"]
+    assert {reading.ts for reading in observation.readings} == {NOW}
+    assert counted(observation, "clock_skew") // 86_400 == told.get("skew_days", 0)
+    assert counted(observation, "stale") == told.get("stale", 0)
+
+
+def test_every_published_page_has_an_expected_file(shared) -> None:
+    published = {path.stem for path in (shared / "fixtures/exposition").glob("npu_exporter_*.prom")}
+    assert published <= set(NAMES)
+
+
+def series(name: str, value: float, labels: str = f'id="0",model_name="910B3",vdie_id="{DIE}"', age: float = 0) -> str:
+    return f"{name}{{{labels}}} {value} {int((NOW.timestamp() - age) * 1000)}\n"
+
+
+@pytest.mark.parametrize(("age", "devices"), [(0, 1), (75, 1), (75.1, 0), (100, 0), (600, 0), (601, 1), (-30, 1)])
+def test_what_a_stuck_collector_repeats_is_no_reading(age: float, devices: int) -> None:
+    """Beyond ten minutes it is the node's clock that is wrong: the exporter serves nothing for so long."""
+    observation = parse(series("npu_chip_info_utilization", 50, age=age).encode(), NOW, target())
+    assert len(observation.readings) == devices
+    assert observation.reads[0].ok
+    assert observation.reads[0].device_count == devices
+
+
+def test_a_part_that_is_read_before_its_chip_is_read_again() -> None:
+    """Named by its number only, the part would be another chip; which chip that is stands further down."""
+    part = 'aicore_count="4.00",id="0",model_name="310P3",v_dev_id="100"'
+    one = target()
+    page = series("vnpu_pod_aicore_utilization", 40, part)
+    (alone,) = parse(page.encode(), NOW, one).readings
+    assert (alone.gpu_uuid, alone.slice_id) == ("n1/npu_exporter/0", "100")
+    for die in (DIE, "another"):
+        chip = f'id="0",model_name="310P3",vdie_id="{die}"'
+        both = parse((page + series("npu_chip_info_power", 40, chip)).encode(), NOW, one).readings
+        assert [(row.gpu_uuid, row.slice_id) for row in both] == [(die, ""), (die, "100")]
+
+
+def test_faults_are_told_when_they_appear_and_once() -> None:
+    one = target()
+
+    def told(minute: int, *lines: str) -> list[tuple[str, str]]:
+        at = NOW + timedelta(minutes=minute)
+        page = "".join(line.rsplit(" ", 1)[0] + "\n" for line in (series("npu_chip_info_utilization", 1), *lines))
+        faults = parse(page.encode(), at, one).others.get("fault_event", ())
+        assert all(event.ts == at for event in faults)
+        return [(event.kind, event.code) for event in faults]
+
+    code, other = (series("npu_chip_info_error_code", value) for value in (0x80E18402, 0x80C98000))
+    up, down = (series("npu_chip_info_network_status", value) for value in (1, 0))
+    assert told(0, code, down) == [("npu_fault", "80E18402")]
+    assert told(1, code, down) == []
+    assert told(2, other, up) == [("npu_fault", "80C98000")]
+    assert told(3, down) == [("fabric", "npu_port")]
+    assert told(4, series("npu_chip_info_error_code", 0), down) == []
+    assert told(5, other, down) == [("npu_fault", "80C98000")]
+    assert told(6, series("npu_chip_info_error_code", 4294967295), series("npu_chip_info_error_code_1", -1)) == []
+
+
+@pytest.mark.parametrize(
+    ("model", "profile", "share"),
+    [
+        ("310P3-Ascend-V1", "4.00", 0.5),
+        ("Ascend310P3", "vir04_3c", 0.5),
+        ("Ascend310P3", "2c.1cpu", 0.25),
+        ("Ascend310P3", "8", 1.0),
+        ("Ascend310P3", "9c", None),
+        ("Ascend310P3", "0.00", None),
+        ("Ascend910B4", "vir05_1c_16g", 0.25),
+        ("Ascend910", "16c", 0.5),
+        ("Ascend910_9392", "4c", None),
+        ("H100", "4.00", None),
+    ],
+)
+def test_a_vnpu_is_its_part_of_the_ai_cores(model: str, profile: str, share: float | None) -> None:
+    assert slice_share(model, profile) == share
+
+
+@pytest.mark.parametrize("resource", ["huawei_com_Ascend310P_4c", "huawei_com_Ascend310P_4c_3cpu_ndvpp"])
+def test_a_vnpu_is_asked_for_as_a_part(resource: str) -> None:
+    assert is_gpu(resource)
+    assert not is_whole(resource)
+
+
+@pytest.mark.parametrize("resource", ["huawei_com_Ascend310P", "huawei_com_Ascend910", "huawei_com_npu"])
+def test_a_whole_npu_is_asked_for_as_one(resource: str) -> None:
+    assert is_whole(resource)
