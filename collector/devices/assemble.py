@@ -102,7 +102,16 @@ def assemble(samples: Samples[DeviceSeries], options: Options) -> Assembled:
         readings=_table(
             "reading", len(flags), about | {name: _numbers(name, of) for name, of in chosen.values.items()}
         ),
-        holdings=_holdings(held(seen, options.holder, columns.row_weights()), columns),
+        holdings=_holdings(
+            held(
+                seen,
+                samples.values,
+                options.holder,
+                columns.row_weights(),
+                chosen.values.get("fb_total_bytes", np.full(len(flags), np.nan)),
+            ),
+            columns,
+        ),
         reads=columns.reads(),
         events=to_table("quality_event", quality.events(seen, found, columns.node_of, options.now, options.source)),
     )
@@ -186,6 +195,7 @@ def _holdings(of: Held, columns: _Columns) -> pa.Table:
         "pod": _texts([pod for _, pod in of.pods], of.pod),
         "container": _texts(of.containers, of.container),
         "share": pa.array(of.share),
+        "is_stated": pa.array(of.is_stated),
     }
     return _table("holding", len(of.row), about)
 

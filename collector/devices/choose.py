@@ -53,7 +53,7 @@ def choose(seen: Sighted, sample_values: Floats) -> Chosen:
 
 def _used(seen: Sighted, table: Table) -> Numbers:
     """The samples that measure something, each series once an instant."""
-    used = np.flatnonzero(seen.sample_field)
+    used = np.flatnonzero((seen.sample_field != 0) & ~table.is_of_holder[seen.sample_field])
     keys = seen.sample_sighting[used] * len(table) + seen.sample_field[used]
     return used[first_of_each(keys)] if has_twins(keys) else used
 

@@ -21,6 +21,11 @@ NVLINK_RX = "nvlink_rx_bytes_per_second"
 HELPER_COLUMNS = (FB_FREE, NVLINK_TX, NVLINK_RX)
 """Columns that only serve to compute others: the total memory, and traffic in both directions together."""
 
+HELD_CORES = "held_core_ratio"
+HELD_MEMORY = "held_memory_bytes"
+HOLDER_COLUMNS = (HELD_CORES, HELD_MEMORY)
+"""What a holder was given of its card, where the exporter says it: they are no reading, and make the holder's share."""
+
 PROFILING_COLUMNS = (
     "gr_engine_active_ratio",
     "sm_active_ratio",
@@ -70,6 +75,8 @@ class Field:
 def bounded(field: Field) -> Field:
     """`field` with the bounds of its column."""
     low, high = BOUNDS.get(field.column, _HELPER_BOUNDS)
+    if field.column == HELD_CORES:
+        high = 1.0
     return dataclasses.replace(field, low=low, high=high)
 
 
@@ -85,6 +92,7 @@ class Table(NamedTuple):
     is_summed: Flags
     is_averaged: Flags
     is_count: Flags
+    is_of_holder: Flags
     times: Floats
     divided_by: Floats
     low: Floats
@@ -138,6 +146,7 @@ def _table(fields: list[Field]) -> Table:
         is_summed=np.array([field.is_summed for field in fields]),
         is_averaged=np.array([field.is_averaged for field in fields]),
         is_count=np.array([bool(field.label) and not field.is_summed for field in fields]),
+        is_of_holder=np.array([field.column in HOLDER_COLUMNS for field in fields]),
         times=np.array([field.times for field in fields]),
         divided_by=np.array([field.divided_by for field in fields]),
         low=np.array([field.low for field in fields]),

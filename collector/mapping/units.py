@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from collector.devices.fields import HELPER_COLUMNS, NVLINK_RX, NVLINK_TX
+from collector.devices.fields import HELD_CORES, HELD_MEMORY, HELPER_COLUMNS, NVLINK_RX, NVLINK_TX
 from gpuledger.model import Reading
 
 KIB, MIB, GIB = 2.0**10, 2.0**20, 2.0**30
@@ -53,8 +53,9 @@ UNITS: Mapping[str, tuple[str, float, float]] = MappingProxyType(
 def _columns() -> dict[str, str]:
     units = {column.name: column.metadata["unit"] for column in dataclasses.fields(Reading) if column.metadata}
     del units["interval_seconds"]
+    units |= {HELD_CORES: "ratio", HELD_MEMORY: "bytes"}
     return units | {name: "bytes/second" if name in (NVLINK_TX, NVLINK_RX) else "bytes" for name in HELPER_COLUMNS}
 
 
 COLUMNS: Mapping[str, str] = MappingProxyType(_columns())
-"""Columns that a metric may fill, with their units: those of a reading, free memory, and links by direction."""
+"""Columns that a metric may fill, with units: of a reading, free memory, links by direction, a holder's parts."""

@@ -89,7 +89,8 @@ class Holding:
     """A source saw a pod on a GPU or slice at `ts`. Grain: (`gpu_uuid`, `slice_id`, `namespace`, `pod`, `ts`).
 
     Used for attribution only where no scheduler says who held the GPU. `share` is the part of the
-    physical GPU, slice weight and time-slicing included.
+    physical GPU, slice weight and time-slicing included. `is_stated` where the source says the share (HAMi's
+    scheduler does); else it is an equal part among the pods that it saw there.
     """
 
     ts: datetime
@@ -102,6 +103,7 @@ class Holding:
     source: str
     share: float = quantity("share", low=0, high=1)
     interval_seconds: float | None = interval()
+    is_stated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,7 +132,10 @@ def _card_of_text(part: str) -> Card:
 
 
 def held_by(pod: Object) -> list[Held]:
-    """The parts of cards that were given to a pod, over its containers; none before HAMi decided."""
+    """The parts of cards that were given to a pod, over its containers; none before HAMi decided.
+
+    A slice of MIG is "GPU-...[0-1]" there: of it the card is known.
+    """
     text = _annotation(pod, ALLOCATED)
     held = []
     for device in text.replace(";", ":").split(":"):
@@ -140,7 +143,7 @@ def held_by(pod: Object) -> list[Held]:
         if len(cells) >= 4:
             held.append(
                 Held(
-                    uuid=cells[0],
+                    uuid=cells[0].partition("[")[0],
                     memory_mib=_number(cells[2], ALLOCATED),
                     cores_percent=_number(cells[3], ALLOCATED),
                 )

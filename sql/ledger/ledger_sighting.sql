@@ -4,11 +4,23 @@
 -- Reads: holding, ledger_spoken, ledger_pod
 -- Writes: ledger_sighting
 -- Units: share of a physical GPU; `weight` is what all pods seen on the slice in the hour add up to
--- Ignores: up to two missed sightings. A run ends one interval after its last sighting. Where a source does not say how often it looks, nine in ten distances of a pod's sightings within the hour say it; where there are fewer than four, those of the slice in the window; else 60 s. Of a pod that runs in the window and is not seen all along, the sightings nearest to the window count too, however far.
+-- Ignores: what other sources see on a slice, in every ten minutes in which one states the shares of its holders. Up to two missed sightings. A run ends one interval after its last sighting. Where a source does not say how often it looks, nine in ten distances of a pod's sightings within the hour say it; where there are fewer than four, those of the slice in the window; else 60 s. Of a pod that runs in the window and is not seen all along, the sightings nearest to the window count too, however far.
 create or replace temp table ledger_sighting as
-with looked as (
-    select gpu_uuid, slice_id, namespace, pod, node, source, ts, share, interval_seconds
+with stated as (
+    select distinct gpu_uuid, slice_id, epoch_us(ts) // 600000000 as moment
     from holding
+    where is_stated and ts between :from_at::timestamptz - interval 1 day and :to_at::timestamptz
+),
+
+looked as (
+    select gpu_uuid, slice_id, namespace, pod, node, source, ts, share, interval_seconds, coalesce(is_stated, false) as is_stated
+    from holding
+    anti join stated
+        on
+            not coalesce(holding.is_stated, false)
+            and holding.gpu_uuid = stated.gpu_uuid
+            and holding.slice_id = stated.slice_id
+            and epoch_us(holding.ts) // 600000000 = stated.moment
     anti join ledger_spoken as spoken
         on holding.gpu_uuid = spoken.gpu_uuid and holding.ts >= spoken.from_at and holding.ts < spoken.until_at
     where
@@ -27,6 +39,7 @@ near as (
         min(interval_seconds) as shortest_seconds,
         max(interval_seconds) as longest_seconds,
         min(share) as share,
+        bool_or(is_stated) as is_stated,
         min(ts) as first_at,
         max(ts) as last_at
     from looked
@@ -76,6 +89,7 @@ far as (
         any_value(node) as node,
         max(interval_seconds) as interval_seconds,
         min(share) as share,
+        bool_or(coalesce(is_stated, false)) as is_stated,
         unnest(list_distinct([min(ts), max(ts)])) as ts
     from holding
     semi join beyond using (gpu_uuid, slice_id)
@@ -102,11 +116,12 @@ holders as (
             any_value(node) as node,
             bool_or(is_silent) or min(shortest_seconds) < max(longest_seconds) as is_paced,
             max(longest_seconds) as longest_seconds,
-            min(share) as share
+            min(share) as share,
+            bool_or(is_stated) as is_stated
         from (
-            select gpu_uuid, slice_id, namespace, pod, node, is_silent, shortest_seconds, longest_seconds, share from near
+            select gpu_uuid, slice_id, namespace, pod, node, is_silent, shortest_seconds, longest_seconds, share, is_stated from near
             union all by name
-            select gpu_uuid, slice_id, namespace, pod, node, false as is_silent, interval_seconds as shortest_seconds, interval_seconds as longest_seconds, share from far
+            select gpu_uuid, slice_id, namespace, pod, node, false as is_silent, interval_seconds as shortest_seconds, interval_seconds as longest_seconds, share, is_stated from far
         )
         group by gpu_uuid, slice_id, namespace, pod
     )
@@ -173,13 +188,14 @@ patience as (
 ),
 
 -- A card whose every sighting is of the whole of it is nobody else's at that instant. Time-slicing divides a slice
--- equally: whoever is seen on it, the shares add up to the same. Other shares are left as they are.
+-- equally: whoever is seen on it, the shares add up to the same. Other shares are left as they are, and so are those
+-- that a source stated.
 weights as (
-    select slice, hour, max(weight) as weight, max(weight) - min(weight) < 1e-6 as is_divided
+    select slice, hour, max(weight) as weight, max(weight) - min(weight) < 1e-6 and not bool_or(is_stated) as is_divided
     from (
-        select holders.slice, epoch_us(seen.ts) // 3600000000 as hour, sum(seen.share) as weight
+        select holders.slice, epoch_us(seen.ts) // 3600000000 as hour, sum(seen.share) as weight, bool_or(holders.is_stated) as is_stated
         from seen
-        inner join (select holder, slice, min(share) over (partition by slice) as least_share from holders) as holders using (holder)
+        inner join (select holder, slice, is_stated, min(share) over (partition by slice) as least_share from holders) as holders using (holder)
         where holders.least_share < 1
         group by holders.slice, seen.ts
     )

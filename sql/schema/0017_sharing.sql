@@ -1,0 +1,3 @@
+-- Whether a source says which share of its card a pod was given, or saw only that it is there.
+
+alter table holding add column is_stated boolean default false;
