@@ -231,9 +231,12 @@ class Warehouse:
         return [row[0] for row in cursor.execute("select distinct tenant from tenant").fetchall()]
 
 
+_NOT_STORED = ("pattern", "memory_gib", "compute_dies", "ai_cores")
+
+
 def _gpu_models() -> list[dict[str, Any]]:
     return [
-        {key: value for key, value in asdict(model).items() if key not in ("pattern", "memory_gib", "compute_dies")}
+        {key: value for key, value in asdict(model).items() if key not in _NOT_STORED}
         | {"memory_bytes": model.memory_bytes}
         for model in GPU_MODELS
     ]
