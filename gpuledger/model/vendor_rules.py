@@ -23,7 +23,8 @@ class VendorRule:
     low. 0: what is active is productive. `is_graded_by_core`: the vendor's core activity grades, not SM.
 
     `still_*`: with utilization of at least `busy_from_ratio` on all ranks, telemetry alone says that nothing is
-    computed (None: only step events can say it). `counters_to_enable`: what to switch on where active hours cannot be
+    computed: the vendor's cores, or else the tensor cores, and the memory are still, and power is low (None: only step
+    events can say it). `counters_to_enable`: what to switch on where active hours cannot be
     graded.
     """
 
@@ -39,6 +40,7 @@ class VendorRule:
     busy_from_ratio: float = 0.9
     still_tensor_below_ratio: float | None = None
     still_dram_below_ratio: float | None = None
+    still_core_below_ratio: float | None = None
     counters_to_enable: tuple[str, ...] = ()
 
 
@@ -65,6 +67,8 @@ VENDOR_RULES = (
         dram_idle_below_ratio=0.05,
         is_graded_by_core=True,
         productive_from_ratio=0.0,
+        still_core_below_ratio=0.05,
+        still_dram_below_ratio=0.05,
         counters_to_enable=("npu_chip_info_utilization (AI Core)",),
     ),
     VendorRule(

@@ -1,7 +1,7 @@
 -- name: ledger_minute()!
 -- Minute means of what each card and slice reported, from the source that said most, contradictory counters set aside.
 -- Grain: one row per device and minute.
--- Reads: ledger_reading, ledger_device, ledger_card
+-- Reads: ledger_reading, ledger_device, ledger_card, vendor_rule
 -- Writes: ledger_minute
 -- Units: ratios 0 to 1, watts, seconds, bytes, hertz
 -- Ignores: a profiling counter that reads exactly zero while utilization or power says the opposite: it is no measurement.
@@ -96,9 +96,13 @@ devices as (
     select
         seen.device,
         any_value(seen.slice_id = '') as is_card,
-        any_value(card.idle_below_watts) as idle_below_watts
+        any_value(card.idle_below_watts) as idle_below_watts,
+        any_value(card.stalled_below_watts) as stalled_below_watts,
+        -- Cores that wait for others are still while the card as a whole is busy: that is no contradiction, much power is.
+        coalesce(bool_or(rule.still_core_below_ratio is not null), false) as is_told_by_core
     from ledger_device as seen
     left join ledger_card as card using (gpu_uuid)
+    left join vendor_rule as rule using (vendor)
     group by seen.device
 ),
 
@@ -108,7 +112,10 @@ judged as (
         devices.is_card,
         coalesce(
             greatest(sm_active_ratio, gr_engine_active_ratio, tensor_active_ratio, core_active_ratio) = 0
-            and (gpu_util_ratio >= 0.9 or (power_watts >= idle_below_watts and devices.is_card)),
+            and case
+                when devices.is_told_by_core and core_active_ratio is not null then power_watts >= devices.stalled_below_watts and devices.is_card
+                else gpu_util_ratio >= 0.9 or (power_watts >= devices.idle_below_watts and devices.is_card)
+            end,
             false
         ) as is_contradicted
     from best

@@ -155,7 +155,10 @@ tested as (
         end as productive_from_ratio,
         coalesce(gpu_util_ratio, core_active_ratio) >= rule.busy_from_ratio as is_busy,
         gpu_util_ratio >= rule.busy_from_ratio
-        and tensor_active_ratio < rule.still_tensor_below_ratio
+        and case
+            when core_active_ratio is not null and rule.still_core_below_ratio is not null then core_active_ratio < rule.still_core_below_ratio
+            else tensor_active_ratio < rule.still_tensor_below_ratio
+        end
         and dram_active_ratio < rule.still_dram_below_ratio
         and power_watts < stalled_below_watts as is_still
     from read

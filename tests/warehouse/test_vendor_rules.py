@@ -91,6 +91,41 @@ def test_an_ai_core_of_zero_at_high_power_contradicts_itself(ledger: Judged) -> 
     assert ledger.hours("state", "basis") == {("alloc_unknown", "contradictory"): 1.0}
 
 
+HANGING = {"gpu_util_ratio": 0.9, "core_active_ratio": 0.0, "dram_active_ratio": 0.0, "power_watts": 213.9}
+
+
+@pytest.mark.parametrize(
+    ("unlike", "state"),
+    [
+        ({}, "alloc_stalled"),
+        ({"core_active_ratio": 0.049, "dram_active_ratio": 0.049}, "alloc_stalled"),
+        ({"power_watts": 100.0}, "alloc_stalled"),
+        # Each of utilization, AI Cores, HBM and power must agree; without HBM or power nothing says that it hangs.
+        ({"gpu_util_ratio": 0.89}, "alloc_low"),
+        ({"core_active_ratio": 0.05}, "alloc_productive"),
+        ({"dram_active_ratio": 0.05}, "alloc_low"),
+        ({"dram_active_ratio": None}, "alloc_low"),
+        ({"power_watts": None}, "alloc_idle"),
+        # An AI Core of exactly zero at more power than waiting takes contradicts itself: utilization alone is left.
+        ({"power_watts": 214.0}, "alloc_ungraded"),
+        ({"power_watts": 214.0, "core_active_ratio": 0.01}, "alloc_low"),
+    ],
+)
+def test_a_hung_collective_on_npus(ledger: Judged, unlike: dict[str, Any], state: str) -> None:
+    """Ranks wait for each other: the chips are busy, AI Cores and HBM at rest, power below 90 + 0.4 x 310 = 214 W."""
+    ledger.hold("g", "h")
+    for card in ("g", "h"):
+        ledger.read(card, 0, 60, model=ASCEND, **(HANGING | unlike))
+    assert ledger.hours("state") == {state: 2.0}
+
+
+def test_npus_of_which_one_computes_do_not_hang(ledger: Judged) -> None:
+    ledger.hold("g", "h")
+    ledger.read("g", 0, 60, model=ASCEND, **HANGING)
+    ledger.read("h", 0, 60, model=ASCEND, **(HANGING | {"core_active_ratio": 0.6, "power_watts": 300.0}))
+    assert ledger.hours("gpu_uuid", "state") == {("g", "alloc_low"): 1.0, ("h", "alloc_productive"): 1.0}
+
+
 @pytest.mark.parametrize(
     ("printed", "model", "vendor"),
     [
