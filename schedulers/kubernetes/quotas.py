@@ -1,7 +1,8 @@
 """ResourceQuotas: ceilings of a namespace, each as a queue of its own.
 
-Of GPUs and other extended resources only `requests.<name>` counts; a limit under the plain name is accepted and does
-nothing. `<class>.deviceclass.resource.k8s.io/devices` limits devices that are claimed (DRA).
+HAMi's parts of cards are counted from pods: it enforces such limits itself, and Kubernetes forgets how many cards a
+pod asks them of. Of GPUs and other extended resources only `requests.<name>` counts; a limit under the plain name is
+accepted and does nothing. `<class>.deviceclass.resource.k8s.io/devices` limits devices that are claimed (DRA).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from gpuledger.model import Queue, QueueResource, QueueState, Quota
 from schedulers.cards import Cards
 from schedulers.kubernetes.equivalents import of_pod, of_resource
 from schedulers.kubernetes.facts import CoreFacts
+from schedulers.kubernetes.hami_quotas import used_parts
 from schedulers.kubernetes.names import counts_gpus, parts_gpus, underscored
 from schedulers.kubernetes.pods import Object, holds_node, meta, name_of, node_of
 from schedulers.kubernetes.quantities import quantity
@@ -78,6 +80,7 @@ def _quota(core: CoreFacts, name: str, given: Object, held: Held, cards: Cards) 
     tenant = core.whose(namespace, "", {}).tenant
     core.rows.add(Queue(queue=queue, tenant=tenant, scheduler=core.rows.scheduler))
     kept = _effective(core, queue, hard)
+    parts = used_parts(core, queue, namespace, {resource: hard[key] for resource, key in kept.items()})
     for resource, key in kept.items():
         core.rows.add(
             QueueResource(
@@ -85,7 +88,7 @@ def _quota(core: CoreFacts, name: str, given: Object, held: Held, cards: Cards) 
                 resource=resource,
                 nominal=hard[key],
                 limit=hard[key],
-                used=used.get(key),
+                used=parts[resource] if resource in parts else used.get(key),
                 from_at=core.rows.taken_at,
             )
         )
