@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from gpuledger.config import COLLECTOR_PREFIX, FileSettings, load_from
+
+_NODE_NAME = "NODE_NAME"
+
+
+def _told_by_environment(node: str) -> str:
+    """`node`, or what the environment says: one settings file then serves all nodes of a cluster."""
+    if node != f"${_NODE_NAME}":
+        return node
+    name = os.environ.get(_NODE_NAME, "")
+    if not name:
+        raise ValueError(f"{_NODE_NAME} is not set in the environment")
+    return name
+
+
+NodeName = Annotated[str, AfterValidator(_told_by_environment)]
+"""A node's name; "$NODE_NAME" stands for the variable of that name."""
 
 
 class DcgmEndpoint(BaseModel):
@@ -17,7 +34,7 @@ class DcgmEndpoint(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     url: str = Field(pattern=r"^https?://", description="address of the page")
-    node: str | None = Field(None, description="the node it speaks for; default: its Hostname label")
+    node: NodeName | None = Field(None, description="the node it speaks for; default: its Hostname label")
     interval_seconds: float = Field(15.0, ge=1, le=86_400, description="how often it is read")
     timeout_seconds: float = Field(10.0, gt=0, le=300, description="how long one read may take")
     gpu_util_ratio_unit: Literal["percent", "ratio"] = Field(
@@ -45,9 +62,11 @@ class Nvml(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     enabled: bool = Field(default=False, description="read this node through NVML")
-    node: str | None = Field(None, description="this node's name; default: the host name")
+    node: NodeName | None = Field(None, description="this node's name, or $NODE_NAME; default: the host name")
     interval_seconds: float = Field(15.0, ge=1, le=86_400, description="how often it is read")
     timeout_seconds: float = Field(10.0, gt=0, le=300, description="how long one read may take")
+    pods_directory: Path = Field(Path("/var/log/pods"), description="where the kubelet keeps the logs of pods")
+    proc_directory: Path = Field(Path("/proc"), description="where the node's own processes are shown")
 
 
 class NvidiaSmi(BaseModel):
@@ -57,7 +76,7 @@ class NvidiaSmi(BaseModel):
 
     enabled: bool = Field(default=False, description="read this node through nvidia-smi, where nothing else is there")
     command: str = Field("nvidia-smi", min_length=1, description="the program, by name or path")
-    node: str | None = Field(None, description="this node's name; default: the host name")
+    node: NodeName | None = Field(None, description="this node's name, or $NODE_NAME; default: the host name")
     interval_seconds: float = Field(30.0, ge=1, le=86_400, description="how often it is run")
     timeout_seconds: float = Field(20.0, gt=0, le=300, description="how long one run may take")
 
@@ -68,11 +87,12 @@ class OtherSource(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
     kind: str = Field(min_length=1, description="name of the source, registered under `gpuledger.sources`")
+    node: NodeName | None = Field(None, description="the node it speaks for, or $NODE_NAME; default: the source's")
 
     @property
     def options(self) -> dict[str, Any]:
         """What the source is made with."""
-        return dict(self.model_extra or {})
+        return ({} if self.node is None else {"node": self.node}) | (self.model_extra or {})
 
 
 class CollectorSettings(FileSettings):

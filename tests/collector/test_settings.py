@@ -51,6 +51,20 @@ def test_a_file_over_the_defaults(file):
     assert (settings.nvml.enabled, settings.service_url) == (True, "https://ledger.example")
 
 
+def test_one_file_serves_every_node_where_the_environment_names_it(tmp_path, monkeypatch):
+    path = tmp_path / "agent.toml"
+    path.write_text(
+        '[nvml]\nnode = "$NODE_NAME"\n[[source]]\nkind = "x"\nnode = "$NODE_NAME"\nroot = "/"\n[[source]]\nkind = "x"\n'
+    )
+    monkeypatch.setenv("NODE_NAME", "gpu-7")
+    settings = load(path)
+    assert settings.nvml.node == "gpu-7"
+    assert [source.options for source in settings.source] == [{"node": "gpu-7", "root": "/"}, {}]
+    monkeypatch.delenv("NODE_NAME")
+    with pytest.raises(ConfigError, match=r"nvml.node: .*NODE_NAME is not set in the environment"):
+        load(path)
+
+
 def test_the_environment_over_the_file_and_arguments_over_both(file, monkeypatch):
     monkeypatch.setenv("GPULEDGER_COLLECTOR_FLUSH_SECONDS", "7")
     monkeypatch.setenv("GPULEDGER_COLLECTOR_NVML__NODE", "n1")
