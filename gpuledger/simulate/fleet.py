@@ -29,7 +29,8 @@ class MigSlice:
 class Hardware:
     """What the hosts of a pool are made of. Memory in MiB, clocks in MHz; `weight` is the pool's part of a fleet.
 
-    `layouts` are how its cards are cut under MIG, one card after the other; without any it is not in use.
+    `layouts` are how its cards are cut under MIG, one card after the other; without any it is not in use. `sharing`
+    names what gives parts of its cards to pods ("hami").
     """
 
     pool: str
@@ -42,6 +43,7 @@ class Hardware:
     sm_clock_mhz: int
     mem_clock_mhz: int
     layouts: tuple[tuple[MigSlice, ...], ...] = ()
+    sharing: str = ""
 
     @property
     def is_mig(self) -> bool:
@@ -56,7 +58,7 @@ class Hardware:
     @property
     def source(self) -> str:
         """The source that reads its cards."""
-        return SOURCE_OF_VENDOR[self.facts.vendor]
+        return self.sharing or SOURCE_OF_VENDOR[self.facts.vendor]
 
 
 def _slices(profile: str, parts: int, fb_total_mib: int, *ids: str) -> tuple[MigSlice, ...]:
@@ -115,6 +117,10 @@ OF_SCENARIO = {
     "mig": (
         Hardware("a100-mig", "A100", "NVIDIA A100-SXM4-80GB", 0.5, 128, 1_032_192, 81_920, 1_410, 1_593, MIG_LAYOUTS),
         Hardware("h100-mig", "H100", "NVIDIA H100 80GB HBM3", 0.5, 192, 2_064_384, 81_559, 1_980, 2_619, MIG_LAYOUTS),
+    ),
+    "hami": (
+        replace(A100, pool="a100-hami", weight=0.5, sharing="hami"),
+        replace(L40S, pool="l40s-hami", weight=0.5, sharing="hami"),
     ),
     "timeslice": (
         Hardware("a100-timeslice", "A100", "NVIDIA A100-SXM4-80GB", 0.5, 128, 1_032_192, 81_920, 1_410, 1_593),

@@ -9,6 +9,7 @@ import numpy as np
 
 from gpuledger.errors import BadInput, SourceError
 from gpuledger.simulate import exporter_pages, network
+from gpuledger.simulate.exporter_pages.hami import Given, scheduler_page
 from gpuledger.simulate.exporter_pages.sheet import Holder, Row, Sheet
 from gpuledger.simulate.fleet import Host
 from gpuledger.simulate.script import Script
@@ -29,10 +30,12 @@ class PageMaker:
         self._energy: dict[int, list[np.ndarray]] = {}
         self._adapters = network.Adapters(script)
         self._holders: dict[int, list[tuple[int, int, Holder]]] = {}
+        self._given: dict[int, list[tuple[int, int, Holder]]] = {}
         for run in telemetry.runs:
-            holder = Holder(run.namespace, run.name)
+            holder = Holder(run.namespace, run.name, share=run.share)
             for device in run.devices:
                 self._holders.setdefault(device, []).append((run.start * 60, run.shown_until * 60, holder))
+                self._given.setdefault(device, []).append((run.start * 60, run.end * 60, holder))
 
     def first_energy(self, hosts: range) -> np.ndarray:
         """What the energy counters of the devices of `hosts` read when the span begins, in millijoules."""
@@ -58,6 +61,15 @@ class PageMaker:
         host, block = self._answering(node, second)
         carried = self._adapters.carried_bytes(host, block, second // BLOCK_SECONDS, second)
         return network.page(host, carried)
+
+    def hami_scheduler_page(self, second: int) -> bytes:
+        """The page of HAMi's scheduler at `second` of the script: every card of hosts that share theirs by it."""
+        fleet, given = self.script.fleet, list[Given]()
+        for host in (host for host in fleet.hosts if host.hardware.sharing == "hami"):
+            for card in (fleet.cards[index] for index in host.cards):
+                held = self._given.get(card.first_device, [])
+                given.append((host, card, [holder for begin, end, holder in held if begin <= second < end]))
+        return scheduler_page(given)
 
     def _answering(self, node: str, second: int) -> tuple[Host, Block]:
         """The host and its block; raises BadInput where there is none, SourceError while it does not answer."""

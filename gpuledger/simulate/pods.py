@@ -124,7 +124,7 @@ def _record(script: Script, run: PodRun, now: int) -> Pod:
 def held_hours(script: Script, runs: list[PodRun], begin: int, end: int) -> pa.Table:
     """What each pod really held in [`begin`, `end`): a row for each pod and device, in GPU-hours.
 
-    A card that pods share in time is divided equally among those that are there.
+    A card that pods share in time is divided equally among those that are there; HAMi gives each its part.
     """
     rows = []
     by_device: dict[int, list[PodRun]] = {}
@@ -135,7 +135,9 @@ def held_hours(script: Script, runs: list[PodRun], begin: int, end: int) -> pa.T
     for device, own in sorted(by_device.items()):
         part = script.fleet.devices[device]
         weight = 1.0 if part.slice is None else part.slice.share
-        minutes, gpu_uuid = _divided(own, begin, end), script.fleet.cards[part.card].gpu_uuid
+        is_given = bool(script.fleet.host_of(part.card).hardware.sharing)
+        minutes = _given(own, begin, end) if is_given else _divided(own, begin, end)
+        gpu_uuid = script.fleet.cards[part.card].gpu_uuid
         rows += [(run, gpu_uuid, part.slice, weight * minutes[run.uid] / 60) for run in own]
     return pa.table(
         {
@@ -148,6 +150,11 @@ def held_hours(script: Script, runs: list[PodRun], begin: int, end: int) -> pa.T
             "gpu_hours": [hours for *_, hours in rows],
         }
     )
+
+
+def _given(runs: list[PodRun], begin: int, end: int) -> dict[str, float]:
+    """Minutes of each of `runs` (by uid) on one device, times the part of it that the pod was given."""
+    return {run.uid: run.share * (min(run.end, end) - max(run.start, begin)) for run in runs}
 
 
 def _divided(runs: list[PodRun], begin: int, end: int) -> dict[str, float]:

@@ -11,7 +11,6 @@ from gpuledger.model import QualityFlag, arrow_schema
 from gpuledger.simulate.script import Script
 from gpuledger.simulate.telemetry import FB_RESERVED_MIB, MILLIONTHS, Block
 
-SOURCE = "dcgm"
 MIB = 2**20
 DEVICE_WIDE = (
     ("power_watts", "power_mw", 1000),
@@ -21,6 +20,8 @@ DEVICE_WIDE = (
     ("pcie_tx_bytes_per_second", "pcie_tx", 1),
     ("pcie_rx_bytes_per_second", "pcie_rx", 1),
 )
+HAMI_TELLS = ("power_watts", "gpu_temp_celsius")
+"""Those that HAMi's monitor shows, too."""
 PROFILED = (
     ("sm_active_ratio", "sm_ppm"),
     ("gr_engine_active_ratio", "gr_ppm"),
@@ -56,6 +57,7 @@ class ReadingTables:
         self._source = [host.hardware.source for host in fleet.hosts]
         vendors = np.array([host.hardware.facts.vendor for host in hosts])
         self._is_npu, self._is_nvidia = vendors == "ascend", vendors == "nvidia"
+        self._is_hamis = np.array([host.hardware.sharing == "hami" for host in hosts])
         shapes = (phase.shape for job in script.jobs for hold in job.holds for phase in hold.phases)
         self._tells_throttle = any(shape.throttle for shape in shapes)
         self._tells_ecc = any(ailment.kind == "ecc_uncorrected" for ailment in script.ailments)
@@ -69,11 +71,12 @@ class ReadingTables:
         values = {name: array[tick, column] for name, array in block.values.items()}
         times = self._times(block.seconds[tick])
         is_slice, is_npu = self._is_slice[device], self._is_npu[device]
-        is_parted, is_foreign = self._is_parted[device], ~self._is_nvidia[device]
+        is_hamis = self._is_hamis[device]
+        is_parted, is_foreign = self._is_parted[device], ~self._is_nvidia[device] | is_hamis
         is_unlike = is_slice | is_parted | is_npu
         contradicted = block.is_contradicted[tick, column]
         flags = contradicted * QualityFlag.PROFILING_CONTRADICTED
-        flags |= (block.holder_count[tick, column] > 1) * QualityFlag.DUPLICATE_COPIES
+        flags |= ((block.holder_count[tick, column] > 1) & ~is_hamis) * QualityFlag.DUPLICATE_COPIES
         data: dict[str, pa.Array] = {
             "ts": times,
             "node": _text(self._names, self._host[device]),
@@ -89,10 +92,10 @@ class ReadingTables:
             "enc_util_ratio": pa.array(np.zeros(len(device)), mask=is_unlike | is_foreign),
             "dec_util_ratio": pa.array(np.zeros(len(device)), mask=is_unlike | is_foreign),
             "fb_used_bytes": pa.array(values["fb_used_mib"] * MIB, mask=is_parted),
-            "fb_reserved_bytes": pa.array(np.full(len(device), FB_RESERVED_MIB * MIB), mask=is_parted),
-            "fb_total_bytes": pa.array(self._fb_mib[device] * MIB, mask=is_parted),
-            "sm_clock_hertz": pa.array(values["sm_mhz"] * 1e6, mask=is_slice),
-            "mem_clock_hertz": pa.array(self._mem_hz[device], mask=is_slice),
+            "fb_reserved_bytes": pa.array(np.full(len(device), FB_RESERVED_MIB * MIB), mask=is_parted | is_hamis),
+            "fb_total_bytes": pa.array(self._fb_mib[device] * MIB, mask=is_parted | is_hamis),
+            "sm_clock_hertz": pa.array(values["sm_mhz"] * 1e6, mask=is_slice | is_hamis),
+            "mem_clock_hertz": pa.array(self._mem_hz[device], mask=is_slice | is_hamis),
             "xid_code": pa.array(values["xid"], mask=is_slice | is_foreign),
             "core_active_ratio": pa.array(values["sm_ppm"] / MILLIONTHS, mask=~is_npu),
             "invalid_count": pa.array(np.zeros(len(device), dtype=np.int64)),
@@ -103,7 +106,8 @@ class ReadingTables:
         if self._tells_ecc:
             data["ecc_uncorrected_count"] = pa.array(values["ecc"], mask=is_slice | is_foreign)
         for name, key, scale in DEVICE_WIDE:
-            data[name] = pa.array(values[key] / scale, mask=is_slice)
+            is_untold = is_slice if name in HAMI_TELLS else is_slice | is_hamis
+            data[name] = pa.array(values[key] / scale, mask=is_untold)
         for name, key in PROFILED:
             data[name] = pa.array(values[key] / MILLIONTHS, mask=is_parted | is_foreign | contradicted)
         return _table("reading", data, len(device))

@@ -244,6 +244,7 @@ SCENARIOS: Mapping[str, Callable[[Script], None]] = {
     "busy": busy,
     "mig": sharing.mig,
     "timeslice": sharing.timeslice,
+    "hami": sharing.hami,
     "training": mixes.training,
     "serving": mixes.serving,
     "notebooks": mixes.notebooks,

@@ -1,4 +1,4 @@
-"""Fleets whose cards are shared: cut by MIG, or divided by time among pods that come and go."""
+"""Fleets whose cards are shared: cut by MIG, divided by time or given in parts (HAMi) to pods that come and go."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ KINDS = (
     ("inference", "inference", ASSISTANT),
     ("batch", "evaluation", EVALUATION),
 )
+PARTS = ((0.5, 0.25, 0.25), (0.25, 0.25, 0.25, 0.25), (1.0,), (0.6, 0.3), (0.1, 0.2, 0.3))
+"""Into which parts HAMi gives cards away, one card after the other."""
 SHORTEST, LONGEST = 35, 420
 """Minutes that a pod lives."""
 
@@ -40,6 +42,15 @@ def timeslice(script: Script) -> None:
         replicas = 2 + card.index % 3
         for number in range(replicas):
             _follow(script, Seat(card.index, 1 / replicas, None, paints=number == 0), rng)
+    _settle(script)
+
+
+def hami(script: Script) -> None:
+    """Every card is shared by pods that were given parts of it, equal and unequal; some parts nobody asked for."""
+    for card in script.fleet.cards:
+        rng = script.rng(32, card.index)
+        for number, share in enumerate(PARTS[card.index % len(PARTS)]):
+            _follow(script, Seat(card.index, share, None, paints=number == 0), rng)
     _settle(script)
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from gpuledger.model import arrow_schema
+from gpuledger.simulate.fleet import Host
 from gpuledger.simulate.pods import CONTAINER, PodRun
-from gpuledger.simulate.reading_tables import SOURCE
 from gpuledger.simulate.script import Script
 from gpuledger.simulate.telemetry import Block
 
@@ -30,13 +30,17 @@ class SightingTables:
         self._slices = np.array(["" if part.slice is None else part.slice.slice_id for part in fleet.devices])
         self._nodes = np.array([host.name for host in fleet.hosts])
         self._host = np.array([run.host for run in runs], dtype=np.int64)
+        sharing = np.array([bool(host.hardware.sharing) for host in fleet.hosts])
+        self._is_given = sharing[self._host]
+        self._source = np.array([_source(host) for host in fleet.hosts])
+        self._share = np.array([run.share for run in runs])
         self._names = np.array([run.name for run in runs], dtype=object)
         self._namespaces = np.array([run.namespace for run in runs], dtype=object)
 
     def holdings(self, block: Block) -> pa.Table:
         """The pods seen in `block`, ordered by time, then device, then pod.
 
-        A pod's share is that of its device, divided among those that are shown there.
+        A pod's share is that of its device, divided among those that are shown there; HAMi says the share itself.
         """
         tick, device, run = self._seen(block)
         column = device - block.devices.start
@@ -53,9 +57,12 @@ class SightingTables:
             "namespace": pa.array(self._namespaces[run], pa.string()),
             "pod": pa.array(self._names[run], pa.string()),
             "container": pa.array([CONTAINER] * len(tick), pa.string()),
-            "source": pa.array([SOURCE] * len(tick), pa.string()),
-            "share": pa.array(self._weight[device] / block.holder_count[tick, column]),
+            "source": pa.array(self._source[self._host[run]], pa.string()),
+            "share": pa.array(
+                np.where(self._is_given[run], self._share[run], self._weight[device] / block.holder_count[tick, column])
+            ),
             "interval_seconds": pa.array(np.full(len(tick), self._interval)),
+            "is_stated": pa.array(self._is_given[run]),
         }
         return pa.table(columns, schema=arrow_schema("holding"))
 
@@ -68,3 +75,8 @@ class SightingTables:
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         ticks = np.repeat(begins, counts) + within
         return ticks, np.repeat(self._device[near], counts), np.repeat(self._run[near], counts)
+
+
+def _source(host: Host) -> str:
+    """Where the shares on the cards of `host` are read."""
+    return "hami_scheduler" if host.hardware.sharing == "hami" else host.hardware.source

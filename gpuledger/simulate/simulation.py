@@ -101,10 +101,14 @@ class Simulation:
         """What node_exporter of `node` shows of its network adapters at `at`. Raises like `node_page`."""
         return self._pages.network_page(node, self._second(at))
 
+    def hami_scheduler_page(self, at: datetime) -> bytes:
+        """What HAMi's scheduler shows at `at`. Raises BadInput for an instant outside the script."""
+        return self._pages.hami_scheduler_page(self._second(at))
+
     def pod_hours(self) -> pa.Table:
         """What each pod held of each card and slice in the span, in GPU-hours, whoever reports it.
 
-        A card that pods share in time is divided equally among those that are there.
+        A card that pods share in time is divided equally among those that are there; HAMi gives each its part.
         """
         return held_hours(self.script, self._telemetry.runs, 0, self.spec.end_minute)
 

@@ -12,11 +12,12 @@ from gpuledger.simulate.telemetry import FB_RESERVED_MIB, Block, Telemetry
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A pod that labels name."""
+    """A pod that labels name, and the share of its card that it was given."""
 
     namespace: str
     pod: str
     container: str = CONTAINER
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
