@@ -18,6 +18,8 @@ SOURCES: Mapping[str, str] = {
     "vllm": "collector.sources.vllm:VllmSource",
     "sglang": "collector.sources.sglang:SglangSource",
     "npu_exporter": "collector.sources.npu_exporter:NpuExporterSource",
+    "amd_exporter": "collector.sources.amd_exporter:AmdExporterSource",
+    "exposition": "collector.sources.exposition:ExpositionSource",
     "infiniband": "collector.sources.infiniband:InfinibandSource",
     "node_exporter": "collector.sources.node_exporter:NodeExporterSource",
 }

@@ -1,0 +1,14 @@
+"""AMD Instinct cards: the pages of AMD's device-metrics-exporter, which the mapping file `amd` describes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from collector.mapping.source import MappedSource
+
+
+class AmdExporterSource(MappedSource):
+    """Reads one device-metrics-exporter; `options` are those of every mapped page, without `mapping`."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        super().__init__(url, mapping="amd", **options)
