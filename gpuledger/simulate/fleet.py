@@ -60,6 +60,17 @@ class Hardware:
         """The source that reads its cards."""
         return self.sharing or SOURCE_OF_VENDOR[self.facts.vendor]
 
+    @property
+    def has_hbm(self) -> bool:
+        """Whether its cards have memory of high bandwidth: of Ascend's a 310P has none, and no port of its own."""
+        return self.model != "Ascend 310P"
+
+    def part_resource(self, part: MigSlice) -> str:
+        """What a pod asks for to get `part`, as kube-state-metrics writes it."""
+        if self.facts.vendor == "ascend":
+            return f"huawei_com_{self.model.replace(' ', '')}_{float(part.profile):g}c"
+        return "nvidia_com_mig_" + part.profile.replace(".", "_")
+
 
 def _slices(profile: str, parts: int, fb_total_mib: int, *ids: str) -> tuple[MigSlice, ...]:
     return tuple(MigSlice(number, profile, parts / 7, fb_total_mib) for number in ids)
@@ -78,6 +89,17 @@ MIG_LAYOUTS = (
     _slices("7g.80gb", 7, 80_384, "0"),
 )
 """The three slices of the fourth leave a seventh of their card to nobody."""
+
+
+def _vnpus(*cores: int) -> tuple[MigSlice, ...]:
+    """Parts of a 310P with so many of its eight AI Cores."""
+    return tuple(
+        MigSlice(str(100 + place), f"{count:.2f}", count / 8, 21_527 * count // 8) for place, count in enumerate(cores)
+    )
+
+
+VNPU_LAYOUTS = (_vnpus(4, 2, 1, 1), _vnpus(4, 4), _vnpus(1, 1, 1, 1, 1, 1, 1), _vnpus(2, 2, 2))
+"""The last two leave an eighth and a quarter of their chip to nobody."""
 
 HARDWARE = (
     Hardware("h100-train", "H100", "NVIDIA H100 80GB HBM3", 0.42, 192, 2_064_384, 81_559, 1_980, 2_619),
@@ -101,6 +123,7 @@ HARDWARE = (
 
 H100, A100, L40S, _, H20 = (replace(hardware, weight=1.0) for hardware in HARDWARE)
 ASCEND = Hardware("npu-train", "Ascend 910B", "Ascend 910B", 3.0, 192, 1_548_288, 65_536, 1_500, 1_600)
+ASCEND_310P = Hardware("npu-serve", "Ascend 310P", "Ascend 310P", 1.0, 64, 524_288, 21_527, 1_080, 1_600)
 MI300X = Hardware("mi300x-train", "MI300X", "AMD Instinct MI300X OAM", 1.0, 192, 2_064_384, 196_592, 2_100, 1_300)
 
 OF_SCENARIO = {
@@ -113,6 +136,7 @@ OF_SCENARIO = {
     "serving": (replace(H20, weight=0.4), replace(L40S, weight=0.3), replace(H100, weight=0.3)),
     "notebooks": (replace(A100, weight=0.4), replace(L40S, weight=0.3), replace(H100, weight=0.3)),
     "ascend": (replace(ASCEND, weight=0.7), replace(H100, weight=0.3)),
+    "npu": (replace(ASCEND, weight=0.5), replace(ASCEND_310P, weight=0.5, layouts=VNPU_LAYOUTS)),
     "clean": (replace(H100, weight=0.4), replace(A100, weight=0.3), replace(H20, weight=0.3)),
     "mig": (
         Hardware("a100-mig", "A100", "NVIDIA A100-SXM4-80GB", 0.5, 128, 1_032_192, 81_920, 1_410, 1_593, MIG_LAYOUTS),

@@ -94,7 +94,7 @@ def _node_families(script: Script) -> Iterator[tuple[str, str, Iterable[Sample]]
 def _offers(script: Script, host: int) -> Iterator[Sample]:
     own = script.fleet.hosts[host]
     slices = [part for card in own.cards for part in script.fleet.cards[card].slices]
-    offered: Counter[str] = Counter("nvidia_com_mig_" + part.profile.replace(".", "_") for part in slices)
+    offered: Counter[str] = Counter(own.hardware.part_resource(part) for part in slices)
     whole = sum(not script.fleet.cards[card].slices for card in own.cards)
     offered["nvidia_com_gpu"] = min(whole, GPUS_PER_NODE)
     for resource, count in sorted(offered.items()):

@@ -52,7 +52,7 @@ class PodRun:
         """The resource it asks for, as kube-state-metrics writes it."""
         part = script.fleet.devices[self.devices[0]].slice
         if part is not None:
-            return "nvidia_com_mig_" + part.profile.replace(".", "_")
+            return script.fleet.hosts[self.host].hardware.part_resource(part)
         return "nvidia_com_gpu_shared" if self.share < 1 else "nvidia_com_gpu"
 
 

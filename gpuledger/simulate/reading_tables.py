@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from gpuledger.model import QualityFlag, arrow_schema
+from gpuledger.simulate.npu_columns import tell_npus
 from gpuledger.simulate.script import Script
 from gpuledger.simulate.telemetry import FB_RESERVED_MIB, MILLIONTHS, Block
 
@@ -55,6 +56,7 @@ class ReadingTables:
         )
         self._mem_hz = np.array([host.hardware.mem_clock_mhz * 1e6 for host in hosts])
         self._source = [host.hardware.source for host in fleet.hosts]
+        self._has_hbm = np.array([host.hardware.has_hbm for host in hosts])
         vendors = np.array([host.hardware.facts.vendor for host in hosts])
         self._is_npu, self._is_nvidia = vendors == "ascend", vendors == "nvidia"
         self._is_hamis = np.array([host.hardware.sharing == "hami" for host in hosts])
@@ -74,7 +76,7 @@ class ReadingTables:
         is_hamis = self._is_hamis[device]
         is_parted, is_foreign = self._is_parted[device], ~self._is_nvidia[device] | is_hamis
         is_unlike = is_slice | is_parted | is_npu
-        contradicted = block.is_contradicted[tick, column]
+        contradicted = block.is_contradicted[tick, column] & ~is_npu
         flags = contradicted * QualityFlag.PROFILING_CONTRADICTED
         flags |= ((block.holder_count[tick, column] > 1) & ~is_hamis) * QualityFlag.DUPLICATE_COPIES
         data: dict[str, pa.Array] = {
@@ -97,7 +99,6 @@ class ReadingTables:
             "sm_clock_hertz": pa.array(values["sm_mhz"] * 1e6, mask=is_slice | is_hamis),
             "mem_clock_hertz": pa.array(self._mem_hz[device], mask=is_slice | is_hamis),
             "xid_code": pa.array(values["xid"], mask=is_slice | is_foreign),
-            "core_active_ratio": pa.array(values["sm_ppm"] / MILLIONTHS, mask=~is_npu),
             "invalid_count": pa.array(np.zeros(len(device), dtype=np.int64)),
             "quality_flags": pa.array(flags),
         }
@@ -110,6 +111,9 @@ class ReadingTables:
             data[name] = pa.array(values[key] / scale, mask=is_untold)
         for name, key in PROFILED:
             data[name] = pa.array(values[key] / MILLIONTHS, mask=is_parted | is_foreign | contradicted)
+        if is_npu.any():
+            kinds = {"has_hbm": self._has_hbm[device], "is_slice": is_slice, "is_parted": is_parted}
+            tell_npus(data, values, is_npu=is_npu, **kinds)
         return _table("reading", data, len(device))
 
     def reads(self, block: Block) -> pa.Table:

@@ -243,6 +243,7 @@ SCENARIOS: Mapping[str, Callable[[Script], None]] = {
     "every_vendor": mixed,
     "busy": busy,
     "mig": sharing.mig,
+    "npu": sharing.npu,
     "timeslice": sharing.timeslice,
     "hami": sharing.hami,
     "training": mixes.training,

@@ -35,6 +35,14 @@ def mig(script: Script) -> None:
     _settle(script)
 
 
+def npu(script: Script) -> None:
+    """NPUs held whole beside NPUs that are dealt out as vNPUs."""
+    for card in script.fleet.cards:
+        if not card.slices:
+            _follow(script, Seat(card.index, 1.0, None), script.rng(32, card.index))
+    mig(script)
+
+
 def timeslice(script: Script) -> None:
     """Every card is divided by time into two to four: a first pod is always there, the others come and go."""
     for card in script.fleet.cards:
