@@ -1,4 +1,4 @@
-"""Finds out what a node has to read: NVML, dcgm-exporter, nvidia-smi, and the cluster's kube-state-metrics.
+"""Finds out what a node has to read: NVML, exporters, network adapters, nvidia-smi, and kube-state-metrics.
 
 Each is tried by reading it once, with a deadline, by the source that would read it later: what is found works.
 """
@@ -16,10 +16,11 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from collector.settings import CollectorSettings, DcgmEndpoint
+from collector.settings import CollectorSettings, DcgmEndpoint, OtherSource
 from gpuledger.registry import resolve
 
 DCGM_URLS = CollectorSettings.model_fields["discover_dcgm_urls"].default
+PAGE_URLS: Mapping[str, str] = CollectorSettings.model_fields["discover_pages"].default
 KUBE_STATE_METRICS_URLS = (
     "http://kube-state-metrics.kube-system:8080/metrics",
     "http://kube-state-metrics.monitoring:8080/metrics",
@@ -48,7 +49,9 @@ class Places:
     """Where to look, and for how long. `environment` is that of the processes that are started."""
 
     dcgm_urls: tuple[str, ...] = DCGM_URLS
+    pages: Mapping[str, str] = field(default_factory=lambda: PAGE_URLS)
     kube_state_metrics_urls: tuple[str, ...] = ()
+    infiniband: str = "/sys/class/infiniband"
     nvidia_smi: str = "nvidia-smi"
     timeout_seconds: float = 5.0
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -65,6 +68,8 @@ def discover(places: Places, client: httpx.Client, now: datetime) -> list[Probe]
     inside = timeout | {"environment": places.environment}
     found = [_try("nvml", "libnvidia-ml", now, **inside)]
     found += [_try("dcgm", url, now, url=url, client=client, **timeout) for url in places.dcgm_urls]
+    found += [_try(kind, url, now, url=url, client=client, **timeout) for kind, url in places.pages.items()]
+    found.append(_try("infiniband", places.infiniband, now, root=places.infiniband))
     found.append(_try("nvidia_smi", places.nvidia_smi, now, command=places.nvidia_smi, **inside))
     urls = places.kube_state_metrics_urls
     return found + [_try("kube_state_metrics", url, now, url=url, client=client, **timeout) for url in urls]
@@ -81,9 +86,11 @@ def _try(kind: str, place: str, now: datetime, **options: Any) -> Probe:
         return Probe(kind, place, works=False, detail=failed or "nothing was read")
     if kind == "kube_state_metrics":
         return Probe(kind, place, works=True, detail="pods and nodes of a cluster")
-    count = sum(read.device_count or 0 for read in reads)
-    is_own = kind != "dcgm" or is_nameless(place, {read.node for read in reads})
-    return Probe(kind, place, works=count > 0, detail=f"{count} cards", is_of_this_node=is_own)
+    is_own = "url" not in options or is_nameless(place, {read.node for read in reads})
+    counts = [read.device_count for read in reads if read.device_count is not None]
+    if not counts:
+        return Probe(kind, place, works=True, detail="answers", is_of_this_node=is_own)
+    return Probe(kind, place, works=sum(counts) > 0, detail=f"{sum(counts)} cards", is_of_this_node=is_own)
 
 
 def is_nameless(url: str, nodes: set[str]) -> bool:
@@ -115,7 +122,9 @@ def completed(settings: CollectorSettings, client: httpx.Client, now: datetime) 
     """`settings` with what this node has, where they ask for it. nvidia-smi counts only where nothing else works."""
     if not settings.discover:
         return settings
-    places = Places(dcgm_urls=settings.discover_dcgm_urls, nvidia_smi=settings.nvidia_smi.command)
+    places = Places(
+        dcgm_urls=settings.discover_dcgm_urls, pages=settings.discover_pages, nvidia_smi=settings.nvidia_smi.command
+    )
     works = [probe for probe in discover(places, client, now) if probe.works]
     kinds = {probe.kind for probe in works}
     named = {endpoint.url for endpoint in settings.dcgm}
@@ -124,6 +133,9 @@ def completed(settings: CollectorSettings, client: httpx.Client, now: datetime) 
         for probe in works
         if probe.kind == "dcgm" and probe.place not in named
     ]
+    found = [_other(probe, places.node) for probe in works if probe.kind not in _KINDS]
+    known = {(other.kind, other.options.get("url")) for other in settings.source}
+    others = [OtherSource.model_validate(one) for one in found if (one["kind"], one.get("url")) not in known]
     has_other = bool(named or kinds & {"nvml", "dcgm"})
     own = {
         "nvml": settings.nvml.enabled or "nvml" in kinds,
@@ -132,12 +144,19 @@ def completed(settings: CollectorSettings, client: httpx.Client, now: datetime) 
     return settings.model_copy(
         update={
             "dcgm": (*settings.dcgm, *more),
+            "source": (*settings.source, *others),
             "nvml": settings.nvml.model_copy(update=_own(settings.nvml.node, places, enabled=own["nvml"])),
             "nvidia_smi": settings.nvidia_smi.model_copy(
                 update=_own(settings.nvidia_smi.node, places, enabled=own["nvidia_smi"])
             ),
         }
     )
+
+
+def _other(probe: Probe, node: str) -> dict[str, str]:
+    """The settings of a source by its name."""
+    place = {"root" if probe.kind == "infiniband" else "url": probe.place}
+    return {"kind": probe.kind} | place | ({"node": node} if probe.is_of_this_node else {})
 
 
 def _own(node: str | None, places: Places, *, enabled: bool) -> dict[str, Any]:
@@ -151,12 +170,16 @@ def to_toml(probes: Iterable[Probe], *, service_url: str, node: str) -> str:
     """
     probes = list(probes)
     works = {kind: [probe for probe in probes if probe.kind == kind and probe.works] for kind in _KINDS}
+    others = [probe for probe in probes if probe.kind not in _KINDS and probe.works]
     lines = ["# What was tried on this node:"]
     lines += [f"#   {'yes' if p.works else 'no '}  {p.kind} {p.place}: {_one_line(p.detail)}" for p in probes]
     lines += ["", f"service_url = {_quoted(service_url)}", ""]
     for probe in works["dcgm"]:
         own = [f"node = {_quoted(node)}"] if probe.is_of_this_node else []
         lines += ["[[dcgm]]", f"url = {_quoted(probe.place)}", *own, "interval_seconds = 15", ""]
+    for probe in others:
+        settings = [f"{name} = {_quoted(value)}" for name, value in _other(probe, node).items()]
+        lines += ["[[source]]", *settings, "interval_seconds = 15", ""]
     is_alone = bool(works["nvidia_smi"]) and not (works["nvml"] or works["dcgm"])
     for kind, wanted in (("nvml", bool(works["nvml"])), ("nvidia_smi", is_alone)):
         if wanted:

@@ -120,6 +120,14 @@ class CollectorSettings(FileSettings):
     discover_dcgm_urls: tuple[str, ...] = Field(
         ("http://localhost:9400/metrics",), description="where discovery looks for dcgm-exporter"
     )
+    discover_pages: dict[str, str] = Field(
+        {
+            "amd_exporter": "http://localhost:5000/metrics",
+            "npu_exporter": "http://localhost:8082/metrics",
+            "hami": "http://localhost:9394/metrics",
+        },
+        description="where discovery looks for other exporters: kind of source, address of its page",
+    )
     kube_state_metrics: tuple[KubeStateMetricsEndpoint, ...] = Field(
         (), description="kube-state-metrics pages to read, each shard once"
     )

@@ -12,6 +12,7 @@ from collector.building import build_sources
 from collector.discovery import Places, Probe, completed, discover, is_nameless, to_toml
 from collector.settings import CollectorSettings, load
 from gpuledger.errors import ConfigError
+from tests.collector.sysfs_tree import plant
 
 STUB = Path(__file__).resolve().parents[1] / "stubs" / "nvidia_smi" / "nvidia-smi"
 PAGE = b'DCGM_FI_DEV_GPU_UTIL{UUID="GPU-1",Hostname="n1"} 50\n'
@@ -45,13 +46,14 @@ def test_everything_that_is_there_is_found(client, target, smi, nvml_stub, now):
     target.page = PAGE + PODS
     environment = nvml_stub.environment | {"NVIDIA_SMI_STUB": os.environ["NVIDIA_SMI_STUB"], "NODE_NAME": "gpu-7"}
     places = Places(
-        dcgm_urls=(target.url,), kube_state_metrics_urls=(target.url,), nvidia_smi=smi, timeout_seconds=10,
-        environment=environment,
+        dcgm_urls=(target.url,), pages={}, kube_state_metrics_urls=(target.url,), nvidia_smi=smi, timeout_seconds=10,
+        environment=environment, infiniband="/nonexistent",
     )  # fmt: skip
     assert places.node == "gpu-7"
     assert works(discover(places, client, now)) == {
         "nvml": (True, "2 cards"),
         "dcgm": (True, "1 cards"),
+        "infiniband": (False, "/nonexistent: no such file or directory"),
         "nvidia_smi": (True, "2 cards"),
         "kube_state_metrics": (True, "pods and nodes of a cluster"),
     }
@@ -60,16 +62,17 @@ def test_everything_that_is_there_is_found(client, target, smi, nvml_stub, now):
 def test_what_is_not_there_says_why(client, target, free_port, now):
     target.page = b"<html>login</html>\n"
     places = Places(
-        dcgm_urls=(target.url, f"http://127.0.0.1:{free_port}/metrics"), nvidia_smi="/nonexistent/nvidia-smi",
-        environment={"PATH": os.environ["PATH"]},
+        dcgm_urls=(target.url, f"http://127.0.0.1:{free_port}/metrics"), pages={}, nvidia_smi="/nonexistent/nvidia-smi",
+        environment={"PATH": os.environ["PATH"]}, infiniband="/nonexistent/infiniband",
     )  # fmt: skip
     probes = discover(places, client, now)
-    assert [probe.works for probe in probes] == [False] * 4
+    assert [probe.works for probe in probes] == [False] * 5
     details = [probe.detail for probe in probes]
     assert details[0].startswith("NVML: ")
     assert details[1].startswith("no device on the page")
     assert details[2] == "not reachable: connection refused"
-    assert details[3] == "/nonexistent/nvidia-smi cannot be run: No such file or directory"
+    assert details[3] == "/nonexistent/infiniband: no such file or directory"
+    assert details[4] == "/nonexistent/nvidia-smi cannot be run: No such file or directory"
 
 
 def test_the_file_it_prints_is_one_that_the_agent_takes(tmp_path):
@@ -179,3 +182,46 @@ def test_a_source_that_cannot_be_made_is_named(client, tmp_path, text, said):
     path.write_text(text)
     with pytest.raises(ConfigError, match=said):
         build_sources(load(path), client)
+
+
+AMD = b'gpu_gfx_activity{gpu_uuid="u-0",hostname="a0",card_model="MI300X"} 83\n'
+
+
+def test_exporters_of_other_vendors_are_found_and_read(client, target, free_port, now, tmp_path):
+    target.page = AMD
+    pages = {"amd_exporter": target.url, "node_exporter": f"http://127.0.0.1:{free_port}/metrics"}
+    places = Places(dcgm_urls=(), pages=pages, nvidia_smi="/nonexistent", environment={"PATH": os.environ["PATH"]})
+    probes = discover(places, client, now)
+    assert works(probes)["amd_exporter"] == (True, "1 cards")
+    assert works(probes)["node_exporter"] == (False, "not reachable: connection refused")
+    path = tmp_path / "agent.toml"
+    path.write_text(to_toml(probes, service_url="http://127.0.0.1:8420", node="n1"))
+    (source,) = load(path).source
+    assert (source.kind, source.options) == ("amd_exporter", {"url": target.url, "interval_seconds": 15})
+
+
+def test_the_nodes_own_adapters_are_found_and_read(client, recordings, tmp_path, now):
+    root = tmp_path / "infiniband"
+    plant(root, (recordings / "infiniband_two_adapters.txt").read_text())
+    places = Places(
+        dcgm_urls=(), pages={}, nvidia_smi="/nonexistent", infiniband=str(root),
+        environment={"PATH": os.environ["PATH"], "NODE_NAME": "n1"},
+    )  # fmt: skip
+    probes = discover(places, client, now)
+    assert works(probes)["infiniband"] == (True, "answers")
+    path = tmp_path / "agent.toml"
+    path.write_text(to_toml(probes, service_url="http://127.0.0.1:8420", node="n1"))
+    (source,) = build_sources(load(path), client)
+    assert {row.device for row in source.read(now).others["link_reading"]} == {"mlx5_0", "mlx5_bond_0", "hfi1_0"}
+
+
+def test_what_the_settings_name_already_is_not_read_twice(client, target, now):
+    target.page = AMD
+    given = {"kind": "amd_exporter", "url": target.url}
+    settings = CollectorSettings.model_validate(
+        {"discover": True, "discover_dcgm_urls": [], "discover_pages": {"amd_exporter": target.url}, "source": [given]}
+    )
+    assert [source.options for source in completed(settings, client, now).source] == [{"url": target.url}]
+    found = completed(settings.model_copy(update={"source": ()}), client, now)
+    assert [(source.kind, source.options["url"]) for source in found.source] == [("amd_exporter", target.url)]
+    assert [source.name.partition(":")[0] for source in build_sources(found, client)][-1] == "amd_exporter"
