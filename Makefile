@@ -32,7 +32,7 @@ docs: .venv
 accuracy: .venv
 	$(BIN)/python -m gpuledger.app accuracy --out docs/accuracy.md
 
-bench: .venv
+bench: .venv var/nvitop-venv/.done
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
 
 # All fuzzers together take FUZZ_SECONDS; another FUZZ_SEED gives other inputs.

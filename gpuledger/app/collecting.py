@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 
 from collector import agent, discovery, settings
+from collector.lean import arrow_without_pandas
 from gpuledger.clock import SystemClock
 
 
@@ -16,6 +17,7 @@ def run(
     config: Path | None, *, service_url: str | None, dcgm: list[str], nvml: bool | None, discover: bool | None = None
 ) -> None:
     """Run the agent with its file, and what the command line adds to it."""
+    arrow_without_pandas()
     loaded = settings.load(
         config,
         service_url=service_url,

@@ -13,8 +13,12 @@ from gpuledger.app import start
 agent = start._commands(["collect", "--nvml"])
 import gpuledger.app.collecting
 from gpuledger.registry import resolve
+from gpuledger.model import to_table
 resolve("sources", "nvml")
+gpuledger.app.collecting.arrow_without_pandas()
+to_table("reading", [])
 print(*sys.modules)
+import pandas
 """
 
 
@@ -22,7 +26,9 @@ def test_the_agent_loads_neither_warehouse_nor_rules():
     ran = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, env=environment(), timeout=60, check=True)
     loaded = {name.partition(".")[0] for name in ran.stdout.decode().split()}
     assert {"pyarrow", "collector"} <= loaded
-    assert loaded.isdisjoint({"warehouse", "analyzers", "schedulers", "duckdb", "sqlalchemy", "polars", "scipy"})
+    assert loaded.isdisjoint(
+        {"warehouse", "analyzers", "schedulers", "duckdb", "sqlalchemy", "polars", "pandas", "scipy"}
+    )
 
 
 def test_the_agents_command_line_is_the_same_wherever_it_is_loaded_from():

@@ -103,6 +103,13 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, device **d) {
     GIVE(&cards[index], d, &cards[index]);
 }
 
+/* What only others ask. */
+int nvmlSystemGetDriverVersion(char *text, unsigned size) { ENTER(NULL, text, size); snprintf(text, size, "580.65.06"); return OK; }
+int nvmlSystemGetCudaDriverVersion(int *version) { GIVE(NULL, version, 13000); }
+int nvmlDeviceGetPowerManagementLimit(device *d, unsigned *milliwatts) { GIVE(d, milliwatts, 700000); }
+int nvmlDeviceGetFanSpeed(device *d, unsigned *percent) { (void)percent; ENTER(d, NULL, 0); return NOT_SUPPORTED; }
+int nvmlDeviceGetPcieThroughput(device *d, int direction, unsigned *kib_per_second) { (void)direction; GIVE(d, kib_per_second, 102400); }
+
 int nvmlDeviceGetUUID(device *d, char *text, unsigned size) {
     if (!d) return INVALID;
     ENTER(d, text, size);
