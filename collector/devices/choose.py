@@ -52,9 +52,14 @@ def choose(seen: Sighted, sample_values: Floats) -> Chosen:
 
 
 def _used(seen: Sighted, table: Table) -> Numbers:
-    """The samples that measure something, each series once an instant."""
+    """The samples that measure something, each series once an instant; parts of a sum are series of their own."""
     used = np.flatnonzero((seen.sample_field != 0) & ~table.is_of_holder[seen.sample_field])
     keys = seen.sample_sighting[used] * len(table) + seen.sample_field[used]
+    parts = np.flatnonzero(table.is_summed[seen.sample_field[used]])
+    if len(parts):
+        distinct, codes = np.unique(seen.sample_meaning[used][parts], return_inverse=True)
+        keys *= len(distinct) + 1
+        keys[parts] += codes + 1
     return used[first_of_each(keys)] if has_twins(keys) else used
 
 

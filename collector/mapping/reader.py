@@ -36,9 +36,9 @@ class _Use:
     fault: Fault | None = None
 
     def fits(self, labels: Mapping[str, str]) -> bool:
-        """Whether `labels` are those under which the metric counts."""
-        return all(labels.get(name) == value for name, value in self.when) and not any(
-            labels.get(name) in values for name, values in self.unless
+        """Whether `labels` are those under which the metric counts; a label that is not there is an empty one."""
+        return all(labels.get(name, "") == value for name, value in self.when) and not any(
+            labels.get(name, "") in values for name, values in self.unless
         )
 
 

@@ -1,0 +1,159 @@
+"""Pages of exporters that a shipped mapping describes, against expected files that were written by reading the pages.
+
+An expected file (`tests/expected/mapped`) names the mapping, the number of cards by node, rows with all their values
+and no others, and holdings. Pages of Cambricon, Hygon and MetaX are made by hand from their documents.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from collector.devices.page import parse
+from collector.mapping.file import MappingFile, load, shipped
+from collector.mapping.source import MappedTarget
+from gpuledger.errors import ConfigError
+from gpuledger.model import Holding, QualityFlag, Reading
+
+NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
+EXPECTED = Path(__file__).resolve().parents[1] / "expected" / "mapped"
+NAMES = sorted(path.stem for path in EXPECTED.glob("*.yaml"))
+TOLD_APART = {"ts", "node", "gpu_uuid", "slice_id", "source", "seen_at", "interval_seconds", "model", "slice_profile"}
+UNTESTED = ("cambricon", "hygon", "metax")
+LINKED = """
+source = "acme_exporter"
+[labels]
+uuid = ["card"]
+[[metric]]
+names = ["acme_link_errors"]
+column = "ecc_uncorrected_count"
+unit = "count"
+sum_over = "link"
+[[metric]]
+names = ["acme_core_busy"]
+column = "core_active_ratio"
+unit = "percent"
+mean_over = "core"
+"""
+
+
+def row_of(reading: Reading) -> dict[str, Any]:
+    fields = dataclasses.asdict(reading)
+    flags = [name for name in dir(QualityFlag) if name.isupper() and reading.quality_flags & getattr(QualityFlag, name)]
+    told = {
+        "gpu": reading.gpu_uuid,
+        "slice": reading.slice_id,
+        "profile": reading.slice_profile,
+        "node": reading.node,
+        "model": reading.model,
+        "invalid": reading.invalid_count,
+        "flags": flags,
+    }
+    unlisted = TOLD_APART | {"invalid_count", "quality_flags"}
+    values = {name: of for name, of in fields.items() if name not in unlisted and of is not None}
+    return {name: of for name, of in told.items() if of} | {"values": values}
+
+
+def holding_of(holding: Holding) -> dict[str, Any]:
+    told = {
+        "gpu": holding.gpu_uuid,
+        "slice": holding.slice_id,
+        "pod": f"{holding.namespace}/{holding.pod}",
+        "container": holding.container,
+        "share": holding.share,
+    }
+    return {name: of for name, of in told.items() if of}
+
+
+def target(mapping: str | MappingFile) -> MappedTarget:
+    read = mapping if isinstance(mapping, MappingFile) else load(mapping)
+    return MappedTarget(read, fallback_node="n1", interval_seconds=15)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_gives_exactly_the_expected_rows(request, recordings, name: str) -> None:
+    path = recordings / f"{name}.prom"
+    if not path.exists():
+        path = request.getfixturevalue("shared") / "fixtures/exposition" / path.name
+    told = yaml.safe_load((EXPECTED / f"{name}.yaml").read_text())
+    seen = parse(path.read_bytes(), NOW, target(told["mapping"]))
+    assert [{**row, "values": pytest.approx(row["values"])} for row in told["rows"]] == [*map(row_of, seen.readings)]
+    assert [holding_of(holding) for holding in seen.holdings] == told["holdings"]
+    assert {read.node: read.device_count for read in seen.reads} == told["reads"]
+    assert not seen.others.get("quality_event")
+
+
+def test_every_published_page_of_amd_has_an_expected_file(shared) -> None:
+    assert {path.stem for path in (shared / "fixtures/exposition").glob("amd_*.prom")} <= set(NAMES)
+
+
+def test_every_shipped_mapping_has_a_page_and_says_on_what_it_was_tried() -> None:
+    with_pages = {yaml.safe_load((EXPECTED / f"{name}.yaml").read_text())["mapping"] for name in NAMES}
+    elsewhere = {"ascend", "hami"}
+    assert with_pages | elsewhere >= set(shipped())
+    assert {name for name in shipped() if load(name).tested == "untested"} == set(UNTESTED)
+
+
+@pytest.fixture
+def linked(tmp_path) -> MappingFile:
+    path = tmp_path / "linked.toml"
+    path.write_text(LINKED, encoding="utf-8")
+    return load(path)
+
+
+def read(mapping: MappingFile, *lines: str) -> Reading:
+    (reading,) = parse("".join(f"{line}\n" for line in lines).encode(), NOW, target(mapping)).readings
+    return reading
+
+
+def test_parts_of_a_card_add_up_or_are_averaged(linked: MappingFile) -> None:
+    errors = [f'acme_link_errors{{card="a",link="{link}"}} {count}' for link, count in (("0", 2), ("1", 3), ("2", 0))]
+    cores = [f'acme_core_busy{{card="a",core="{core}"}} {busy}' for core, busy in (("0", 100), ("1", 50), ("2", 0))]
+    reading = read(linked, *errors, *cores)
+    assert reading.ecc_uncorrected_count == 5
+    assert reading.core_active_ratio == pytest.approx(0.5)
+    assert reading.quality_flags == 0
+
+
+def test_a_part_that_is_told_twice_counts_once(linked: MappingFile) -> None:
+    pods = ("", ',namespace="x",pod="one"', ',namespace="x",pod="two"')
+    lines = [f'acme_link_errors{{card="a",link="{link}"{pod}}} 2' for pod in pods for link in ("0", "1")]
+    assert read(linked, *lines).ecc_uncorrected_count == 4
+
+
+def test_a_sum_without_one_of_its_parts_is_none(linked: MappingFile) -> None:
+    reading = read(linked, 'acme_core_busy{card="a",core="0"} 100', 'acme_core_busy{card="a",core="1"} 101')
+    assert reading.core_active_ratio is None
+    assert reading.invalid_count == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("source = ", "Invalid value"),
+        ('source = "a"\n[[metric]]\nnames = ["x"]\n', "labels: one of uuid, serial and index"),
+        ('source = "a"\n[labels]\nuuid = ["u"]\n', "metric: Field required"),
+        ('source = "a"\n[labels]\nuuid = ["u"]\n[[metric]]\nnames = ["x"]\ncolumn = "y"\n', "a reading has no 'y'"),
+        (
+            'source = "a"\n[labels]\nuuid = ["u"]\n[[metric]]\nnames = ["x"]\ncolumn = "power_watts"\nunit = "MiB"\n',
+            "metric.0: unit: MiB does not measure power_watts, which is in watts",
+        ),
+        ('source = "a"\nsorce = 1\n[labels]\nuuid = ["u"]\n[[metric]]\nnames = ["x"]\n', "sorce: Extra inputs"),
+    ],
+)
+def test_a_wrong_mapping_file_is_refused_and_says_where(tmp_path, text: str, complaint: str) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=complaint) as refused:
+        load(path)
+    assert str(path) in str(refused.value)
+
+
+def test_a_mapping_that_is_not_there_names_those_that_are() -> None:
+    with pytest.raises(ConfigError, match=r"mapping nosuch: not readable.*amd.*metax"):
+        load("nosuch")
