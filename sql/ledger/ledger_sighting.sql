@@ -4,10 +4,10 @@
 -- Reads: holding, ledger_spoken, ledger_pod
 -- Writes: ledger_sighting
 -- Units: share of a physical GPU; `weight` is what all pods seen on the slice in the hour add up to
--- Ignores: what other sources see on a slice, in every ten minutes in which one states the shares of its holders. Up to two missed sightings. A run ends one interval after its last sighting. Where a source does not say how often it looks, nine in ten distances of a pod's sightings within the hour say it; where there are fewer than four, those of the slice in the window; else 60 s. Of a pod that runs in the window and is not seen all along, the sightings nearest to the window count too, however far.
+-- Ignores: what other sources see on a slice within ten minutes of one that states the shares of its holders. Up to two missed sightings. A run ends one interval after its last sighting. Where a source does not say how often it looks, nine in ten distances of a pod's sightings within the hour say it; where there are fewer than four, those of the slice in the window; else 60 s. Of a pod that runs in the window and is not seen all along, the sightings nearest to the window count too, however far.
 create or replace temp table ledger_sighting as
 with stated as (
-    select distinct gpu_uuid, slice_id, epoch_us(ts) // 600000000 as moment
+    select distinct gpu_uuid, slice_id, unnest(range(epoch_us(ts) // 600000000 - 1, epoch_us(ts) // 600000000 + 2)) as moment
     from holding
     where is_stated and ts between :from_at::timestamptz - interval 1 day and :to_at::timestamptz
 ),
@@ -282,7 +282,8 @@ select
     least(runs.last_at + to_seconds(coalesce(patience.interval_seconds, holders.longest_seconds, 60)), runs.next_at) as until_at,
     runs.share,
     runs.weight,
-    runs.is_divided
+    runs.is_divided,
+    holders.is_stated
 from runs
 inner join holders using (holder)
 left join patience on runs.holder = patience.holder and patience.hour = epoch_us(runs.last_at) // 3600000000;

@@ -53,12 +53,13 @@ presences as (
         max(until_at) as until_at,
         any_value(known_until_at) as known_until_at,
         any_value(uid) as uid,
-        bool_or(is_divided) as is_divided
+        bool_or(is_divided) as is_divided,
+        bool_or(is_stated) as is_stated
     from pieces
     group by gpu_uuid, slice_id, holder
 ),
 
--- Who took the slice over: seen after the pod, and together with it for a moment at most.
+-- Who took the slice over: seen after the pod, and together with it for a moment at most. Of pods that were given parts none takes over another's.
 -- Pods that were there together for longer share it; on a slice that is divided, and where both have records that end their labels, even those that were there together once.
 neighbours as (
     select
@@ -71,7 +72,7 @@ neighbours as (
     inner join (select gpu_uuid, slice_id, holder, 3.5 * max(interval_seconds) as patience_seconds from pieces where uid is not null group by all) as spaced
         using (gpu_uuid, slice_id, holder)
     inner join presences as other
-        on pod.gpu_uuid = other.gpu_uuid and pod.slice_id = other.slice_id and pod.holder <> other.holder
+        on pod.gpu_uuid = other.gpu_uuid and pod.slice_id = other.slice_id and pod.holder <> other.holder and not (pod.is_stated and other.is_stated)
     cross join lateral (
         select to_seconds(case when pod.is_divided and other.uid is not null then 0 else spaced.patience_seconds end) as span
     ) as moment

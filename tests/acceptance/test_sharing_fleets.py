@@ -1,4 +1,4 @@
-"""Fleets under MIG and time-slicing close to physical cards, and hours per owner are the script's, from sightings.
+"""Fleets under MIG, time-slicing and HAMi close to physical cards; hours per owner are the script's, from sightings.
 
 The scheduler says nothing here: no allocation and no workload is loaded. Who held what comes from the pods that pages
 show and from the pods' own records. Every minute of an owner is compared, not only sums.
@@ -9,6 +9,7 @@ known to one interval: it is seen up to one too late, and held up to one too lon
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -18,8 +19,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from collector.devices.page import parse
 from collector.exposition import ExpositionParser
 from collector.kube_state_metrics.book import PodBook
+from collector.mapping.file import load
+from collector.mapping.source import MappedTarget
+from collector.sources.hami import PAGES
 from gpuledger.model import Window, to_table
 from gpuledger.simulate import FleetSpec, Simulation, simulate
 from warehouse import Warehouse
@@ -101,7 +106,7 @@ def by_owner(simulation: Simulation, house: Warehouse) -> tuple[dict[str, float]
 
 
 @pytest.mark.parametrize("options", [{}, FAULTS], ids=["steady", "flapping and lingering"])
-@pytest.mark.parametrize("scenario", ["mig", "timeslice"])
+@pytest.mark.parametrize("scenario", ["mig", "timeslice", "hami"])
 def test_it_closes_and_each_owner_has_the_hours_that_it_held(scenario, options):
     simulation = fleet(scenario, **options)
     with ledger(simulation) as house:
@@ -128,7 +133,7 @@ def test_pods_read_from_kube_state_metrics_give_the_same(scenario):
         assert worst(difference(simulation, house)) < 1e-9
 
 
-@pytest.mark.parametrize("scenario", ["mig", "timeslice"])
+@pytest.mark.parametrize("scenario", ["mig", "timeslice", "hami"])
 def test_without_pods_records_a_run_is_known_to_one_interval(scenario):
     simulation = fleet(scenario, interval_seconds=300)
     with ledger(simulation, without=("pod",)) as house:
@@ -137,6 +142,36 @@ def test_without_pods_records_a_run_is_known_to_one_interval(scenario):
         assert 0 < worst(off) <= 300 / 3600
         found, true = (float(off[column].to_numpy().sum()) for column in ("found", "gpu_hours"))
         assert found == pytest.approx(true, rel=0.01)
+
+
+@pytest.mark.parametrize("has_pods", [True, False], ids=["with pods' records", "pages alone"])
+def test_hamis_two_pages_make_the_ledger(has_pods):
+    """The monitor sees containers and not their parts; the scheduler's page, a minute later, tells those."""
+    simulation = fleet("hami", interval_seconds=600)
+    rows: dict[str, list[Any]] = defaultdict(list)
+    mapping = load("hami")
+    monitors = {host.name: MappedTarget(mapping, interval_seconds=600) for host in simulation.fleet.hosts}
+    scheduler = MappedTarget(mapping.model_copy(update={"source": PAGES["scheduler"]}), interval_seconds=600)
+    for minute in range(0, simulation.spec.end_minute, 10):
+        at = simulation.spec.start_at + timedelta(minutes=minute)
+        later = at + timedelta(minutes=1)
+        seen = [parse(simulation.node_page(name, at), at, target) for name, target in monitors.items()]
+        seen.append(parse(simulation.hami_scheduler_page(later), later, scheduler))
+        for one in seen:
+            for record in ("reading", "holding", "source_read"):
+                rows[record] += getattr(one, "reads" if record == "source_read" else f"{record}s")
+    told = ("reading", "holding", "source_read") if has_pods else ("reading", "holding", "source_read", "pod")
+    with ledger(simulation, without=told) as house:
+        for record, found in rows.items():
+            assert not house.ingest(record, to_table(record, found), record).rejected
+        assert house.build_ledger(window(simulation)).violations == 0
+        check_closed(simulation, house)
+        off = difference(simulation, house)
+        assert worst(off) <= 600 / 3600
+        if has_pods:  # exact, but for pods that came after the last page of the day
+            assert worst(off.filter(pl.col("found") > 0)) <= 1e-9
+            unseen, whole = off.filter(pl.col("found") == 0)["gpu_hours"].to_numpy(), off["gpu_hours"].to_numpy()
+            assert unseen.sum() < 0.001 * whole.sum()
 
 
 def test_a_lingering_pod_holds_nothing_and_its_successor_the_whole_slice():
