@@ -13,11 +13,14 @@ from gpuledger.simulate.script import Ailment, Hold, Mark, Outage, Phase, Script
 
 XID_USER_CODE = (13, 31)
 HW_THERMAL = 0x40
+NPU_ISOLATED, NPU_SCRUBBED = 0x80E18402, 0x80E01809
 OFF_BUS = Mark("health", "hardware_fault", "fallen_off_bus", "the card is gone from the bus")
 FATAL = Mark("health", "hardware_fault", "double_bit_ecc", "the card must be reset")
 ECC = Mark("health", "hardware_fault", "ecc_uncorrected", "uncorrected memory errors while work goes on")
 USER_CODE = Mark("lookalike", "hardware_fault", "user_code", "an error of a program, which is no fault of the card")
 STICKY = Mark("lookalike", "hardware_fault", "sticky_xid", "the gauge shows an old code after the repair")
+ISOLATED = Mark("health", "hardware_fault", "npu_isolated", "a code for which the vendor isolates the chip")
+SCRUBBED = Mark("lookalike", "hardware_fault", "npu_scrubbed", "a code that asks for nothing")
 SEVERAL_WAYS = Mark("health", "flapping_node", "several_faults", "different fatal faults within a month")
 COMES_AND_GOES = Mark("health", "flapping_node", "comes_and_goes", "not ready three times within a day")
 LEMON = Mark("health", "lemon_node", "fails_too_often", "more failures than chance would give any host of the fleet")
@@ -58,6 +61,14 @@ def blame_user(script: Script, host: Host, slot: int, at: int, rng: np.random.Ge
     """XID 13 or 31: the driver's log tells it, and the gauge keeps it for the rest of the span."""
     code = int(rng.choice(XID_USER_CODE))
     script.ailments.append(Ailment(host.cards[slot], at, script.spec.last_minute, "xid", code, USER_CODE))
+
+
+def ail_npus(script: Script, host: Host, at: int, noted: int) -> None:
+    """A chip tells for hours that it should be isolated, another one a note."""
+    script.ailments += [
+        Ailment(host.cards[3], at, at + 400, "npu_fault", NPU_ISOLATED, ISOLATED),
+        Ailment(host.cards[5], noted, noted + 30, "npu_fault", NPU_SCRUBBED, SCRUBBED),
+    ]
 
 
 def wear_out(script: Script, host: Host, at: int) -> None:

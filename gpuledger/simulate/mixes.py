@@ -77,6 +77,8 @@ ON_NPUS: tuple[Story, ...] = (
     wasted.memory_held,
     wasted.dead_rank,
     wasted.silent_hang,
+    wasted.npu_hung,
+    wasted.frozen,
     wasted.no_process,
     advised.slow_rank,
     advised.low_mfu,
@@ -193,6 +195,8 @@ def ascend(script: Script) -> None:
     stranded, *npus = script.fleet.pool("npu-train")
     small, *train = script.fleet.pool("h100-train")
     _break(script, train)
+    rng, end = script.rng(84), script.spec.end_minute
+    ailments.ail_npus(script, npus[0], int(end * rng.uniform(0.2, 0.4)), int(end * rng.uniform(0.5, 0.7)))
     _lanes(script, npus, ON_NPUS, ON_NPUS_ALONE, 82)
     _lanes(script, train, IN_GANGS, ALONE, 83)
     for host in (stranded, small):

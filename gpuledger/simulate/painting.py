@@ -50,12 +50,16 @@ class Spans:
 
 @dataclass(frozen=True, slots=True)
 class Painting:
-    """All that devices show: shapes by number, XIDs, ECC errors, and when a device or its host is dark."""
+    """All that devices show: shapes by number, XIDs, ECC errors, and when a device or its host is dark.
+
+    Fault codes of NPUs do not fit: `npu_fault` is which of the script's ailments it is, from 1.
+    """
 
     shapes: dict[str, np.ndarray]
     activity: Spans
     xid: Spans
     ecc: Spans
+    npu_fault: Spans
     dark: Spans
     host_dark: Spans
 
@@ -84,6 +88,14 @@ def paint_script(script: Script) -> Painting:
             ]
         ),
         ecc=Spans.of(_ailing(script, "ecc_uncorrected")),
+        npu_fault=Spans.of(
+            [
+                (device, ailment.start, ailment.end, number)
+                for number, ailment in enumerate(script.ailments, 1)
+                if ailment.kind == "npu_fault"
+                for device in _rows(script, (ailment.card,))
+            ]
+        ),
         dark=Spans.of([(d, o.start, o.end, 1) for o in script.outages if o.is_dark for d in _rows(script, o.cards)]),
         host_dark=Spans.of(_host_dark(script)),
     )

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from gpuledger.model import Checkpoint, FaultEvent, JobModel, WorkloadPhase, complete, to_table
 from gpuledger.simulate.progress import Progress, Stepping
-from gpuledger.simulate.script import Job, Script
+from gpuledger.simulate.script import Ailment, Job, Script
 
 CHECKPOINT_BLOCKING_SECONDS = 20.0
 
@@ -91,15 +91,23 @@ def _faults(script: Script, begin: int, end: int) -> pa.Table:
                 ts=script.spec.instant(ailment.start),
                 node=fleet.host_of(ailment.card).name,
                 gpu_uuid=fleet.cards[ailment.card].gpu_uuid,
+                vendor=fleet.host_of(ailment.card).hardware.facts.vendor,
                 kind=ailment.kind,
-                code=str(ailment.code) if ailment.kind == "xid" else "",
-                source="kernel_log",
+                code=_code(ailment),
+                source="npu_exporter" if ailment.kind == "npu_fault" else "kernel_log",
                 count=1,
             )
             for ailment in script.ailments
             if ailment.is_told and begin <= ailment.start < end
         ),
     )
+
+
+def _code(ailment: Ailment) -> str:
+    """The vendor's own code, as drivers and exporters write it."""
+    if ailment.kind == "npu_fault":
+        return f"{ailment.code:X}"
+    return str(ailment.code) if ailment.kind == "xid" else ""
 
 
 def _steps(script: Script, job: Job, stepping: Stepping, begin: int, end: int) -> pa.Table:

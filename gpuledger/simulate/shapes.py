@@ -76,6 +76,11 @@ def stalled(fb: float) -> Shape:
     return Shape(sm=0.11, util=1.0, tensor=0.03, dram=0.015, fb=fb, util_power=0.08)
 
 
+def npu_waiting(fb: float) -> Shape:
+    """NPUs wait in a collective that never completes: busy as a whole, AI Cores and HBM at rest, little power."""
+    return Shape(sm=0.012, util=0.995, dram=0.01, fb=fb, util_power=0.15)
+
+
 def serving(sm: float, fb: float, tide: float) -> Shape:
     """Answering requests: memory-bound, following the day when `tide` is not 0."""
     return Shape(sm=sm, util=min(0.95, 0.25 + 1.4 * sm), tensor=0.2, dram=0.1 + 0.7 * sm, fb=fb, tide=tide)

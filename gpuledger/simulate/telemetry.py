@@ -151,6 +151,7 @@ class Telemetry:
             "pcie_rx": np.rint(sm * 4.3e9 + 8e4 * np.abs(noise[3]) + shape["pcie"] * BUS_BYTES_PER_SECOND),
             "ecc": self.painting.ecc.paint(seconds, devices, adding=True),
             "xid": self.painting.xid.paint(seconds, devices),
+            "npu_fault": self.painting.npu_fault.paint(seconds, devices),
         }
         contradicted = shape["is_silent"] & (values["util_pct"] >= 90) & (effort >= HIGH_POWER_BAND_RATIO)
         return {name: array.astype(np.int64) for name, array in values.items()}, contradicted

@@ -93,8 +93,14 @@ def unused_cards(scene: Scene) -> Play:
     return replace(play, odd=dict.fromkeys(range(scene.ranks // 2, scene.ranks), unused))
 
 
+def npu_hung(scene: Scene) -> Play:
+    """On NPUs a collective hangs with all chips waiting in it; nobody logs steps, telemetry must do."""
+    warm, hang = warm_up(scene), scene.cut(0.4, 0.6)
+    return Play([warm, work(scene, warm.end, hang), Phase(hang, scene.end, shapes.npu_waiting(scene.fb), HUNG)])
+
+
 def silent_hang(scene: Scene) -> Play:
-    """On NPUs a hung collective leaves the AI Cores quiet, with the memory held."""
+    """On NPUs a collective whose waiting ranks sleep leaves everything quiet, with the memory held."""
     warm, hang = warm_up(scene), scene.cut(0.4, 0.6)
     steps = Progress((stepping(scene, warm.end, hang),))
     waiting = Phase(hang, scene.end, shapes.idle(scene.fb), replace(MEMORY_HELD, cause="hung_collective"))

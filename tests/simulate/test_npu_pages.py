@@ -69,3 +69,18 @@ def test_a_page_is_what_npu_exporter_writes(tell) -> None:
     assert all('v_dev_id="1' in line and "vdie_id" not in line for line in parts)
     written = [int(line.rsplit(" ", 1)[1]) for line in whole.splitlines() if line.startswith("npu_chip_info")]
     assert {0 < at.timestamp() * 1000 - ms < 10_000 for ms in written} == {True}
+
+
+def test_a_fault_code_stands_on_the_page_and_is_told_once(tell) -> None:
+    told = tell(12, 3, 1, "ascend")
+    faults = told.tables["fault_event"].filter(pl.col("kind") == "npu_fault").sort("ts")
+    assert set(faults["code"]) == {"80E18402", "80E01809"}
+    first = faults.row(0, named=True)
+    target = MappedTarget(load("ascend"), node=first["node"], interval_seconds=60)
+    seen = []
+    for minutes in (-1, 0, 1, 399, 400):
+        at = first["ts"] + timedelta(minutes=minutes)
+        seen += parse(told.simulation.node_page(first["node"], at), at, target).others.get("fault_event", ())
+    (event,) = seen
+    columns = ("ts", "node", "gpu_uuid", "vendor", "kind", "code", "source")
+    assert {name: getattr(event, name) for name in columns} == {name: first[name] for name in columns}

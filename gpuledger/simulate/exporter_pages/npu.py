@@ -32,11 +32,17 @@ def _percent(key: str) -> Callable[[Sheet, int], float]:
     return lambda sheet, device: round(sheet.own(key, device) / PERCENT_PPM)
 
 
+def _fault(sheet: Sheet, device: int) -> float:
+    number = sheet.own("npu_fault", device)
+    return sheet.telemetry.script.ailments[number - 1].code if number else 0
+
+
 def _total(sheet: Sheet, device: int) -> float:
     return sheet.telemetry.fb_total_mib(device)
 
 
 FAMILIES = (
+    Family("npu_chip_info_error_code", "the npu error code", _fault),
     Family("npu_chip_info_aicore_current_freq", "the npu ai core current frequency, unit is 'MHz'", _own("sm_mhz")),
     Family(
         "npu_chip_info_bandwidth_rx",
