@@ -143,6 +143,10 @@ def test_the_sources_can_be_made_and_speak_for_the_pod_s_node(name: str, setting
     assert (settings.nvml.node if name == "nvidia" else named[0]) == "gpu-7"
 
 
+def test_what_an_agent_finds_by_itself_is_what_a_pod_can_see(settings: CollectorSettings) -> None:
+    assert (settings.discover, settings.discover_dcgm_urls, settings.discover_pages) == (True, (), {})
+
+
 def test_folders_of_the_node_are_where_the_settings_look(settings: CollectorSettings, name: str) -> None:
     if settings.nvml.enabled:
         looks = {settings.nvml.proc_directory, settings.nvml.pods_directory}
