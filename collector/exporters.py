@@ -14,7 +14,7 @@ from collector.dcgm.labels import SeriesReader
 from collector.devices.fields import Field
 from collector.devices.subject import DeviceSeries, Pod, Subject
 from collector.exposition import Series
-from collector.mapping.file import load, shipped
+from collector.mapping.file import understood
 from collector.mapping.reader import MappedReader
 from gpuledger.model import QualityEvent
 
@@ -27,7 +27,7 @@ class DeviceReader:
 
     def __init__(self, *, gpu_util_ratio_unit: str = "percent") -> None:
         self._dcgm = SeriesReader(gpu_util_ratio_unit=gpu_util_ratio_unit)
-        self._mapped = [MappedReader(load(name), node=_NO_NODE) for name in shipped()]
+        self._mapped = [MappedReader(mapping, node=_NO_NODE) for mapping in understood()]
         self._reader_of: dict[int, MappedReader] = {}
 
     @property
@@ -61,7 +61,7 @@ class DeviceReader:
 
 @cache
 def _mapped_fields() -> dict[str, Field | None]:
-    readers = [MappedReader(load(name), node=_NO_NODE) for name in reversed(shipped())]
+    readers = [MappedReader(mapping, node=_NO_NODE) for mapping in reversed(understood())]
     return {name: field for reader in readers for name, field in reader.fields.items()}
 
 
@@ -78,7 +78,7 @@ def is_of_device(name: str) -> bool:
 @cache
 def mapped_holder_labels() -> tuple[str, ...]:
     """Labels that say who holds a device, of the shipped mappings."""
-    labels = [label for name in shipped() for label in MappedReader(load(name), node=_NO_NODE).holder_labels]
+    labels = [label for mapping in understood() for label in MappedReader(mapping, node=_NO_NODE).holder_labels]
     return (*dict.fromkeys(labels),)
 
 

@@ -20,6 +20,7 @@ SOURCES: Mapping[str, str] = {
     "npu_exporter": "collector.sources.npu_exporter:NpuExporterSource",
     "amd_exporter": "collector.sources.amd_exporter:AmdExporterSource",
     "exposition": "collector.sources.exposition:ExpositionSource",
+    "ray": "collector.sources.ray:RaySource",
     "infiniband": "collector.sources.infiniband:InfinibandSource",
     "node_exporter": "collector.sources.node_exporter:NodeExporterSource",
 }

@@ -66,14 +66,15 @@ class Metric(_Table):
     mean_over: str = Field("", description="label that tells apart parts (engines) of which the card is the mean")
     blanks: tuple[float, ...] = Field((), description="values as written that mean no value, beside those of the file")
     least: float | None = Field(None, description="what is less, in the column's unit, is refused: it has another unit")
+    most: float | None = Field(None, description="what is more, in the column's unit, is refused: it has another unit")
 
     @model_validator(mode="after")
     def _fits(self) -> Metric:
         if self.sum_over and self.mean_over:
             raise ValueError("sum_over: a metric has a sum or a mean over parts, not both")
         if not self.column:
-            if self.unit or self.least is not None:
-                raise ValueError("unit, least: nothing is measured where no column is named")
+            if self.unit or self.least is not None or self.most is not None:
+                raise ValueError("unit, least, most: nothing is measured where no column is named")
             return self
         if self.column not in COLUMNS:
             raise ValueError(f"column: a reading has no {self.column!r}")
@@ -122,6 +123,11 @@ class MappingFile(_Table):
     stale_after_seconds: float | None = Field(
         None, gt=0, description="samples are dated by when they were measured: such older ones say nothing any more"
     )
+    only_where_named: bool = Field(
+        default=False,
+        description="cards have no name that other exporters share: they are read by a source that names this mapping, "
+        "not from remote write or a metrics server, where each would be one card more",
+    )
     vendor: Literal["nvidia", "ascend", "amd", "other"] = Field("other", description="whose faults it tells")
     labels: Labels = Labels()
     fault: tuple[Fault, ...] = ()
@@ -137,6 +143,11 @@ class MappingFile(_Table):
 def shipped() -> list[str]:
     """The names of the mapping files that come with gpuledger."""
     return sorted(file.name.removesuffix(".toml") for file in _FILES.iterdir() if file.name.endswith(".toml"))
+
+
+def understood() -> list[MappingFile]:
+    """The shipped mappings whose series count wherever they come from."""
+    return [mapping for mapping in map(load, shipped()) if not mapping.only_where_named]
 
 
 _FILES = resources.files("collector.mapping") / "files"

@@ -45,14 +45,16 @@ class _Use:
 class MappedReader:
     """Turns the series of one target into what they are about, as its mapping says.
 
-    `node` is the node where no label names it: cards that are known by an index alone are named after it. A series
-    that names an index only is about the card of that index, where other series of the target name it.
+    `node` is the node where no label names it, and with `is_of_node` whatever labels say: cards that are known by an
+    index alone are named after it. A series that names an index only is about the card of that index, where other
+    series of the target name it.
     """
 
-    def __init__(self, mapping: MappingFile, *, node: str) -> None:
+    def __init__(self, mapping: MappingFile, *, node: str, is_of_node: bool = False) -> None:
         self.mapping = mapping
         self.dropped_labels = 0
         self._node = node
+        self._is_of_node = is_of_node
         self._uses: dict[str, list[_Use]] = {}
         self._renamed: dict[str, str] = {}
         for metric in mapping.metric:
@@ -160,7 +162,7 @@ class MappedReader:
         of = self.mapping.labels
         named = _first(labels, of.node)
         node = named or _address(labels) or None
-        card = self._card(labels, node or self._node)
+        card = self._card(labels, self._node if self._is_of_node else node or self._node)
         if not card:
             return None
         job = _first(labels, of.job)
@@ -270,7 +272,9 @@ def _field(mapping: MappingFile, metric: Metric) -> Field:
             blanks=tuple(sorted({*mapping.blanks, *metric.blanks})),
         )
     )
-    return FIELDS.register(field if metric.least is None else dataclasses.replace(field, low=metric.least))
+    low = field.low if metric.least is None else metric.least
+    high = field.high if metric.most is None else metric.most
+    return FIELDS.register(dataclasses.replace(field, low=low, high=high))
 
 
 def _spelt(mapping: MappingFile, name: str, metric: Metric) -> str:

@@ -23,7 +23,7 @@ class MappedTarget(PageTarget):
 
     def __init__(self, mapping: MappingFile, **options: Any) -> None:
         node = options.get("node") or options.get("fallback_node") or "unknown"
-        reader = MappedReader(mapping, node=node)
+        reader = MappedReader(mapping, node=node, is_of_node=bool(options.get("node")))
         self._reader = reader
         self._faults = FaultBook(mapping.source)
         super().__init__(
