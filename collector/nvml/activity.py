@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import pynvml
 
 from collector.nvml.calls import DeviceCalls, DeviceLostError
+from collector.nvml.places import ACTIVITY
 
 MINIMUM_SECONDS = 0.11
 
@@ -53,71 +54,67 @@ class Subject:
         return self.uuid, self.slice_uuid
 
 
+@dataclass(slots=True)
+class _Samples:
+    """Memory for two samples of one subject: the earlier one, and one to take the next into."""
+
+    earlier: Any
+    spare: Any
+
+    def free(self) -> None:
+        for sample in (self.earlier, self.spare):
+            with contextlib.suppress(pynvml.NVMLError):  # a few bytes more, for as long as this process lives
+                pynvml.nvmlGpmSampleFree(sample)
+
+
 class Activity:
     """Keeps the earlier sample of every subject."""
 
     def __init__(self) -> None:
-        self._earlier: dict[tuple[str, str | None], Any] = {}
+        self._samples: dict[tuple[str, str | None], _Samples] = {}
 
-    def prepare(self, subjects: Iterable[Subject], announce: Callable[[str], None]) -> None:
+    def prepare(self, subjects: Iterable[Subject], skip: Collection[str], announce: Callable[[str], None]) -> None:
         """Take a first sample of subjects not seen before, and wait once for all of them."""
         known = list(subjects)
-        for gone in self._earlier.keys() - {subject.key for subject in known}:
-            _free(self._earlier.pop(gone))
-        is_new = False
-        for subject in known:
-            if subject.key not in self._earlier:
-                announce(subject.uuid)
-                is_new |= self._start(subject)
-        if is_new:
+        for gone in self._samples.keys() - {subject.key for subject in known}:
+            self._samples.pop(gone).free()
+        new = [subject for subject in known if subject.key not in self._samples and ACTIVITY not in skip]
+        started = [subject for subject in new if self._start(subject, announce)]
+        if started:
             time.sleep(MINIMUM_SECONDS)
 
     def since_last(self, subject: Subject) -> dict[str, float]:
         """The metrics since the earlier sample, in the units of their names; without the ones it cannot give."""
-        earlier = self._earlier.get(subject.key)
-        if earlier is None:
+        samples = self._samples.get(subject.key)
+        if samples is None or not _sampled(subject, samples.spare):
             return {}
-        latest = self._sample(subject)
-        if latest is None:
-            return {}
-        self._earlier[subject.key] = latest
-        try:
-            return self._between(subject, earlier, latest)
-        finally:
-            _free(earlier)
+        samples.earlier, samples.spare = samples.spare, samples.earlier
+        return self._between(subject, samples.spare, samples.earlier)
 
-    def _start(self, subject: Subject) -> bool:
+    def _start(self, subject: Subject, announce: Callable[[str], None]) -> bool:
         """Take the first sample of `subject`; False where there is none to take."""
+        announce(subject.uuid)
         try:
-            sample = self._sample(subject) if self._is_supported(subject) else None
+            if not self._is_supported(subject):
+                return False
+            announce(ACTIVITY)
+            made = [subject.calls.ask("gpm allocate", pynvml.nvmlGpmSampleAlloc) for _ in range(2)]
+            if None in made:
+                return False
+            announce(subject.uuid)
+            samples = _Samples(*made)
+            if _sampled(subject, samples.earlier):
+                self._samples[subject.key] = samples
+                return True
+            samples.free()
         except DeviceLostError:
-            return False  # the pass over the device itself says so
-        if sample is None:
-            return False
-        self._earlier[subject.key] = sample
-        return True
+            pass  # the pass over the device itself says so
+        return False
 
     @staticmethod
     def _is_supported(subject: Subject) -> bool:
         support = subject.calls.ask("gpm support", pynvml.nvmlGpmQueryDeviceSupport, subject.device)
         return support is not None and bool(support.isSupportedDevice)
-
-    @staticmethod
-    def _sample(subject: Subject) -> Any:
-        sample = subject.calls.ask("gpm allocate", pynvml.nvmlGpmSampleAlloc)
-        if sample is None:
-            return None
-        taken = None
-        try:
-            if subject.instance is None:
-                taken = subject.calls.ask("gpm sample", pynvml.nvmlGpmSampleGet, subject.device, sample)
-            else:
-                arguments = (subject.device, subject.instance, sample)
-                taken = subject.calls.ask("gpm slice sample", pynvml.nvmlGpmMigSampleGet, *arguments)
-        finally:
-            if taken is None:
-                _free(sample)
-        return taken
 
     @staticmethod
     def _between(subject: Subject, earlier: Any, latest: Any) -> dict[str, float]:
@@ -135,6 +132,11 @@ class Activity:
         return {name: metric.value for name, metric in named if name and metric.nvmlReturn == 0}
 
 
-def _free(sample: Any) -> None:
-    with contextlib.suppress(pynvml.NVMLError):  # a few bytes more, for as long as this process lives
-        pynvml.nvmlGpmSampleFree(sample)
+def _sampled(subject: Subject, sample: Any) -> bool:
+    """Take a sample of `subject` into `sample`; False where there is none. Raises DeviceLostError."""
+    if subject.instance is None:
+        taken = subject.calls.ask("gpm sample", pynvml.nvmlGpmSampleGet, subject.device, sample)
+    else:
+        arguments = (subject.device, subject.instance, sample)
+        taken = subject.calls.ask("gpm slice sample", pynvml.nvmlGpmMigSampleGet, *arguments)
+    return taken is not None

@@ -66,12 +66,12 @@ class Devices:
         self.cards: list[Card] = []
         self.nameless: dict[int, bool] = {}
         """Positions at which a card is that did not say who it is; whether it is lost."""
-        self._count: int | None = None
+        self._count = 0
         self._found: set[int] = set()
 
     def find(self, skip: Collection[str], announce: Callable[[str], None]) -> None:
         """Ask for the cards that are not known yet, but those in `skip`. Raises RestartNeededError, NVMLError."""
-        if self._count is None:
+        if not self._count:
             self._count = min(pynvml.nvmlDeviceGetCount(), _MAX_CARDS)
         for position in range(self._count):
             place = f"{INDEX}{position}"

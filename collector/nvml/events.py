@@ -25,11 +25,14 @@ class Events:
         self._set: Any = None
         self._is_made = False
 
-    def watch(self, calls: DeviceCalls, handle: Any) -> bool:
-        """Register the events of a card. False where it, or the driver, has none. Raises DeviceLostError."""
+    def open(self) -> None:
+        """Make the set, once. Without one there are no events. Raises RestartNeededError."""
         if not self._is_made:
             self._is_made = True
             self._set = _created()
+
+    def watch(self, calls: DeviceCalls, handle: Any) -> bool:
+        """Register the events of a card. False where it, or the driver, has none. Raises DeviceLostError."""
         if self._set is None:
             return False
         offered = calls.ask("event types", pynvml.nvmlDeviceGetSupportedEventTypes, handle)

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 INIT = "init"
 EVENTS = "events"
+ACTIVITY = "activity"
 INDEX = "index "
 """A place whose name begins so is a card that could not be asked for its UUID yet: "index 3"."""

@@ -46,6 +46,9 @@ class Session:
     def read(self, skip: Collection[str], announce: Announce) -> dict[str, Any]:
         """One pass over all cards except `skip`. Raises RestartNeededError and pynvml.NVMLError."""
         self._devices.find(skip, announce)
+        if EVENTS not in skip:
+            announce(EVENTS)
+            self._events.open()
         lost: set[str] = set()
         failed: dict[str, str] = {}
         parts: dict[str, list[Slice]] = {}
@@ -56,7 +59,7 @@ class Session:
             if with_slices is not None:
                 parts[card.uuid] = with_slices
         began = [card for card in wanted if card.uuid in parts]
-        self._activity.prepare([one for card in began for one in _subjects(card, parts[card.uuid])], announce)
+        self._activity.prepare([one for card in began for one in _subjects(card, parts[card.uuid])], skip, announce)
         devices, self._pids = [], set()
         for card in began:
             announce(card.uuid)

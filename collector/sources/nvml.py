@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from collector.nvml.incidents import Incidents, left_out
-from collector.nvml.places import EVENTS, INIT
+from collector.nvml.places import ACTIVITY, EVENTS, INIT
 from collector.nvml.pods import PodFolders
 from collector.nvml.process import ChildProcess, EndedError, HungError
 from collector.nvml.records import SOURCE, Pass, parse
@@ -25,6 +25,8 @@ from gpuledger.ports import Observation, failed_read
 
 LEAVE_OUT = timedelta(minutes=10)
 _BACKOFF_SECONDS = (1.0, 60.0)
+_NO_CARDS = frozenset({INIT, EVENTS, ACTIVITY})
+"""Places that are no card: what is left out there is one kind of knowledge, of all cards."""
 
 
 class NvmlSource:
@@ -64,7 +66,7 @@ class NvmlSource:
     @property
     def counts(self) -> dict[str, int]:
         """Devices left out because their calls hung, and hung children that the kernel has not let go."""
-        left_out_devices = len(self._left_out.keys() - {INIT, EVENTS})
+        left_out_devices = len(self._left_out.keys() - _NO_CARDS)
         return {"left_out_devices": left_out_devices, "hung_processes": len(self._abandoned)}
 
     def read(self, now: datetime) -> Observation:
@@ -95,7 +97,7 @@ class NvmlSource:
     def _observation(self, snapshot: Mapping[str, Any], taken: Pass) -> Observation:
         self._pods.renew()
         observation = replace(parse(snapshot, taken, self._pods.name), others=self._incidents.note(snapshot, taken))
-        unread = [*snapshot["failed"].values(), *(place for place in self._left_out if place not in (INIT, EVENTS))]
+        unread = [*snapshot["failed"].values(), *(place for place in self._left_out if place not in _NO_CARDS)]
         if observation.readings or not unread:
             return observation
         failed = self._failed(taken.now, f"no card could be read: {', '.join(map(str, unread))}")

@@ -168,6 +168,17 @@ class NvmlStub:
     directory: Path
     environment: dict[str, str]
 
+    @classmethod
+    def of(cls, library: Path, directory: Path) -> NvmlStub:
+        """A stub of `library` whose scenario and log are in `directory`."""
+        environment = {
+            **os.environ,
+            "LD_LIBRARY_PATH": str(library),
+            "NVML_STUB_SCENARIO": str(directory / "scenario"),
+            "NVML_STUB_LOG": str(directory / "log"),
+        }
+        return cls(directory, environment)
+
     def scenario(self, *lines: str) -> None:
         # Renamed into place: the stub may read it at any moment.
         part = self.directory / "scenario.part"
@@ -181,12 +192,7 @@ class NvmlStub:
 
 @pytest.fixture
 def nvml_stub(nvml_library, tmp_path) -> NvmlStub:
-    environment = os.environ | {
-        "LD_LIBRARY_PATH": str(nvml_library),
-        "NVML_STUB_SCENARIO": str(tmp_path / "scenario"),
-        "NVML_STUB_LOG": str(tmp_path / "log"),
-    }
-    stub = NvmlStub(tmp_path, dict(environment))
+    stub = NvmlStub.of(nvml_library, tmp_path)
     stub.scenario()
     return stub
 
