@@ -1,13 +1,13 @@
 -- name: fault_group(from_at, to_at)!
 -- What was told of faults in the window: edges of counters and codes in readings, ports that went down, drivers' events, schedulers' conditions; the same code of a card (or port) within 5 min is one.
 -- Grain: one row per card (or node), kind, code and run of tellings not more than 5 min apart.
--- Reads: reading, link_reading, fault_event, condition, fault
+-- Reads: reading, link_reading, fault_event, condition, fault, gpu_model
 -- Writes: fault_group
 -- Units: none
 -- Ignores: an XID that a card goes on showing (the gauge holds the last one), a counter of which the value before is not known (the hour before the window is looked at), values of slices, which repeat the card's. A code that the gauge shows only after a silence, and that somebody else told in that silence, is that fault and no other. A counter that fell was reset: what it shows since is new. A port that was down when it was first seen, and downs counted while a driver was loaded anew. Row remaps are kept by the card and never reset.
 create or replace temp table fault_group as
 with shown as (
-    select ts, node, gpu_uuid, source, xid_code, ecc_uncorrected_count, row_remap_uncorrectable_count, row_remap_failure
+    select ts, node, gpu_uuid, source, model, xid_code, ecc_uncorrected_count, row_remap_uncorrectable_count, row_remap_failure
     from reading
     where
         ts >= :from_at::timestamptz - interval 1 hour
@@ -33,6 +33,7 @@ signals as (
         shown.node,
         shown.gpu_uuid,
         shown.source,
+        shown.model,
         unnest([
             {'kind': 'xid', 'value': shown.xid_code},
             {'kind': 'ecc_uncorrected', 'value': shown.ecc_uncorrected_count},
@@ -49,6 +50,7 @@ followed as (
         node,
         gpu_uuid,
         source,
+        model,
         signal.kind as kind,
         signal.value as value,
         lag(signal.value) over same as before,
@@ -130,7 +132,7 @@ edges as (
         end as ts,
         followed.node,
         followed.gpu_uuid,
-        'nvidia' as vendor,
+        coalesce(gpu_model.vendor, 'nvidia') as vendor,
         followed.kind,
         case when followed.kind = 'xid' then followed.value::varchar else '' end as code,
         followed.source,
@@ -144,6 +146,7 @@ edges as (
         false as is_told
     from announced as followed
     left join known_codes using (gpu_uuid)
+    left join gpu_model on followed.model = gpu_model.model
     where
         followed.ts >= :from_at::timestamptz
         and followed.value > 0

@@ -46,9 +46,31 @@ def test_the_key_codes_are_those_of_the_specification(codes: tuple[int, ...], fa
 
 def test_what_no_table_holds_is_unknown() -> None:
     assert meaning("nvidia", "xid", "999").fault_class == "unknown"
-    assert meaning("ascend", "npu_fault", "8C1FA006").action == "ask_vendor"
+    assert meaning("ascend", "npu_fault", "8C1FA0FF").action == "ask_vendor"
     assert meaning("amd", "xid", "79").fault_class == "unknown"
     assert meaning("ascend", "npu_fault", "0x80e18402").fault_class == "hw_fatal"
+
+
+@pytest.mark.parametrize(
+    ("code", "fault_class", "action", "bucket"),
+    [
+        ("80818203", "info", "ignore", "NotHandleFault"),
+        ("80CB8002", "user_app", "restart_application", "RestartRequest"),
+        ("80E01801", "user_app", "restart_application", "RestartBusiness"),
+        ("8C464E00", "hw_fatal", "reset_gpu", "FreeRestartNPU"),
+        ("8c1fa006", "hw_fatal", "reset_gpu", "RestartNPU"),
+        ("80DF8402", "hw_fatal", "inspect_hardware", "SeparateNPU"),
+        ("80E18405", "info", "inspect_hardware", "SubHealthFault"),
+    ],
+)
+def test_codes_of_npus_follow_the_vendors_levels(code: str, fault_class: str, action: str, bucket: str) -> None:
+    found = meaning("ascend", "npu_fault", code)
+    assert (found.fault_class, found.action, found.bucket, found.catalogue) == (
+        fault_class,
+        action,
+        bucket,
+        "ascend 2026",
+    )
 
 
 def test_every_kind_that_nvidia_can_tell_has_a_meaning() -> None:

@@ -40,6 +40,16 @@ def test_counters_are_faults_by_their_rise_and_a_fall_is_a_reset(house: Warehous
     assert _told(house) == [("ecc_uncorrected", "", 20.0, 2), ("ecc_uncorrected", "", 60.0, 2)]
 
 
+def test_a_counter_is_of_the_vendor_of_its_card(house: Warehouse, put: Callable[..., None]) -> None:
+    for number, model in enumerate(("Ascend 910B", "MI300X", "H100", "Accelerator X")):
+        gpu = {"gpu_uuid": f"g{number}", "model": model}
+        put("reading", *[_reading(10 * i, **gpu, ecc_uncorrected_count=count) for i, count in enumerate([0, 2])])
+    house.recognise_faults(DAY)
+    rows = house.query("fault_list", from_at=DAY.from_at, to_at=DAY.to_at).to_pylist()
+    vendors = {row["gpu_uuid"]: row["vendor"] for row in rows}
+    assert vendors == {"g0": "ascend", "g1": "amd", "g2": "nvidia", "g3": "nvidia"}
+
+
 def test_remapped_rows_are_never_reset(house: Warehouse, put: Callable[..., None]) -> None:
     put("reading", *[_reading(10 * i, row_remap_uncorrectable_count=n) for i, n in enumerate([1, 2, 1, 1])])
     put("reading", *[_reading(10 * i, gpu_uuid="g1", row_remap_failure=n) for i, n in enumerate([0, 1, 1, 1])])
