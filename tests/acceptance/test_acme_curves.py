@@ -21,6 +21,7 @@ from tests.warehouse.judged import AT, H100, MINUTE, Judged
 CURVES = Path(__file__).parents[3] / "shared" / "data" / "acme" / "acme_metric_cdfs.parquet"
 SOURCES = {"seren": "util_gpu_seren", "kalos": "util_gpu_kalos_full"}
 ONE_CARD = {"pod_count": 1, "num_gpu": 1, "gpu_milli": 1000, "cpu_milli": 0, "memory_mib": 0}
+Values = Sequence[float] | np.ndarray
 HOUR = Window(AT, AT + 60 * MINUTE)
 STEP = 15
 """Minutes between two readings: four stand for the hour."""
@@ -36,10 +37,10 @@ def _curve(cluster: str, metric: str) -> np.ndarray:
     points = pl.read_parquet(CURVES).filter(
         (pl.col("cluster") == cluster) & (pl.col("metric") == metric) & (pl.col("source_pkl") == SOURCES[cluster])
     )
-    return points.sort("cdf_pct")["value"].to_numpy()
+    return np.asarray(points.sort("cdf_pct")["value"].to_numpy())
 
 
-def _ledger(util_pct: Sequence[float], sm_pct: Sequence[float] | None) -> Judged:
+def _ledger(util_pct: Values, sm_pct: Values | None) -> Judged:
     """An hour of as many cards as the curves have points, each held by a job and reading the same all the time."""
     ledger = Judged()
     cards = [f"g{k:04}" for k in range(len(util_pct))]
