@@ -19,6 +19,7 @@ SOURCES: Mapping[str, str] = {
     "sglang": "collector.sources.sglang:SglangSource",
     "npu_exporter": "collector.sources.npu_exporter:NpuExporterSource",
     "amd_exporter": "collector.sources.amd_exporter:AmdExporterSource",
+    "amdsmi": "collector.sources.amdsmi:AmdsmiSource",
     "exposition": "collector.sources.exposition:ExpositionSource",
     "ray": "collector.sources.ray:RaySource",
     "infiniband": "collector.sources.infiniband:InfinibandSource",

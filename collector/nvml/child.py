@@ -1,10 +1,4 @@
-"""The process that calls NVML: one JSON request a line on standard input, JSON answers a line on standard output.
-
-A request is `{"skip": [place, ...]}`. The answers to one are any number of `{"at": place}`, said before the calls at a
-place (a card's UUID, or one of `places`) so that the parent knows where a pass hangs, and then
-`{"snapshot": ...}`. `{"fatal": text}` means that this process is of no further use. It ends when its input ends, so a
-parent that is killed leaves nothing behind.
-"""
+"""The process that calls NVML, as `collector.child_process` has it; a place is a card's UUID, or one of `places`."""
 
 from __future__ import annotations
 

@@ -14,15 +14,16 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from collector.child_process import ChildProcess, EndedError, HungError
 from collector.nvml.incidents import Incidents, left_out
 from collector.nvml.places import ACTIVITY, EVENTS, INIT
 from collector.nvml.pods import PodFolders
-from collector.nvml.process import ChildProcess, EndedError, HungError
 from collector.nvml.records import SOURCE, Pass, parse
 from gpuledger.errors import SourceError
 from gpuledger.model import QualityEvent
 from gpuledger.ports import Observation, failed_read
 
+CHILD = "collector.nvml.child"
 LEAVE_OUT = timedelta(minutes=10)
 _BACKOFF_SECONDS = (1.0, 60.0)
 _NO_CARDS = frozenset({INIT, EVENTS, ACTIVITY})
@@ -77,7 +78,7 @@ class NvmlSource:
         try:
             self._left_out = {place: until for place, until in self._left_out.items() if until > now}
             if self._child is None:
-                self._child = ChildProcess(self._environment, proc=self._proc)
+                self._child = ChildProcess("NVML", CHILD, str(self._proc), environment=self._environment)
             snapshot = self._child.ask(self._left_out, self._timeout_seconds)
             observation = self._observation(snapshot, taken)
         except Exception as error:  # the port promises an observation, whatever the child answers

@@ -23,7 +23,7 @@ def read(page: bytes) -> tuple[list[Reading], dict[str, int | None]]:
 
 def check_062(page: bytes) -> None:
     readings, cards = read(page)
-    used = [reading.gpu_util_ratio for reading in readings]
+    used = [reading.gpu_util_ratio or 0.0 for reading in readings]
     assert cards == {"10.0.0.5": 8}
     assert used == [0.5] * 8
     assert sum(used) == 4.0

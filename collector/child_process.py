@@ -1,4 +1,11 @@
-"""The parent's side of the NVML child: start it, ask it with a deadline, kill it."""
+"""A process that calls a vendor's library for us: start it, ask it with a deadline, kill it.
+
+A call into a driver may hang in the kernel for ever, and a library may take its process with it. Requests and answers
+are JSON, one a line: a request is `{"skip": [place, ...]}`. The answers to one are any number of `{"at": place}`, said
+before the calls at a place so that the parent knows where a pass hangs, and then `{"snapshot": ...}`, or
+`{"fatal": text}` from a process that is of no further use. It ends when its input ends, so that a parent that is killed
+leaves nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +21,7 @@ from typing import Any
 
 from gpuledger.errors import SourceError, SourceTimeout
 
-_IMPORT_ROOT = str(Path(__file__).resolve().parents[2])
+_IMPORT_ROOT = str(Path(__file__).resolve().parents[1])
 _READ_BYTES = 1 << 16
 _MAX_ANSWER_BYTES = 16 * 2**20
 
@@ -36,13 +43,17 @@ class EndedError(SourceError):
 
 
 class ChildProcess:
-    """One child. After any error it must be killed; a call that hangs in the kernel outlives even that."""
+    """One child, which runs `module` with `arguments` and is called `name` in errors.
 
-    def __init__(self, environment: Mapping[str, str] | None = None, *, proc: Path = Path("/proc")) -> None:
+    After any error it must be killed; a call that hangs in the kernel outlives even that.
+    """
+
+    def __init__(self, name: str, module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+        self._name = name
         inherited = dict(os.environ if environment is None else environment)
         paths = [_IMPORT_ROOT, *filter(None, [inherited.get("PYTHONPATH")])]
-        self._process = subprocess.Popen(  # noqa: S603 our own module
-            [sys.executable, "-m", "collector.nvml.child", str(proc)],
+        self._process = subprocess.Popen(  # noqa: S603 a module of ours
+            [sys.executable, "-m", module, *arguments],
             env=inherited | {"PYTHONPATH": os.pathsep.join(paths)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -64,7 +75,7 @@ class ChildProcess:
             self._process.stdin.write(request.encode())
             self._process.stdin.flush()
         except OSError as error:
-            raise EndedError("the NVML process is gone") from error
+            raise EndedError(f"the {self._name} process is gone") from error
         at: str | None = None
         while True:
             answer = self._answer(deadline, seconds, at)
@@ -72,7 +83,7 @@ class ChildProcess:
                 snapshot: dict[str, Any] = answer["snapshot"]
                 return snapshot
             if "fatal" in answer:
-                raise EndedError(f"NVML: {answer['fatal']}", at)
+                raise EndedError(f"{self._name}: {answer['fatal']}", at)
             at = answer.get("at", at)
 
     def _answer(self, deadline: float, seconds: float, at: str | None) -> dict[str, Any]:
@@ -84,15 +95,15 @@ class ChildProcess:
                 raise HungError(seconds, at)
             received = os.read(descriptor, _READ_BYTES)
             if not received or len(self._buffer) > _MAX_ANSWER_BYTES:
-                raise EndedError("the NVML process died", at)
+                raise EndedError(f"the {self._name} process died", at)
             self._buffer += received
         line, _, self._buffer = self._buffer.partition(b"\n")
         try:
             answer = json.loads(line)
         except ValueError as error:
-            raise EndedError("the NVML process answered nonsense", at) from error
+            raise EndedError(f"the {self._name} process answered nonsense", at) from error
         if not isinstance(answer, dict):
-            raise EndedError("the NVML process answered nonsense", at)
+            raise EndedError(f"the {self._name} process answered nonsense", at)
         return answer
 
     def kill(self, seconds: float = 1.0) -> bool:

@@ -1,0 +1,1 @@
+"""AMD's management library through the Python module that comes with ROCm."""
