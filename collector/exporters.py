@@ -75,6 +75,11 @@ def is_of_device(name: str) -> bool:
     return is_device_metric(name) or name in _mapped_fields()
 
 
+def names_holders_only(name: str) -> bool:
+    """Whether a metric of a shipped mapping measures nothing: its labels only say which card is there, and whose."""
+    return name in _mapped_fields() and device_field(name) is None
+
+
 @cache
 def mapped_holder_labels() -> tuple[str, ...]:
     """Labels that say who holds a device, of the shipped mappings."""

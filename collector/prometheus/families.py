@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from collector.devices.fields import Field
-from collector.exporters import device_field, mapped_holder_labels, mapped_names
+from collector.devices.fields import HOLDER_COLUMNS, Field
+from collector.exporters import device_field, mapped_holder_labels, mapped_names, names_holders_only
 from collector.kube_state_metrics.book import METRICS as POD_AND_NODE_METRICS
 from collector.prometheus.promql import Matcher, duration, selector
 
@@ -30,7 +30,7 @@ class Reduction(StrEnum):
     MEAN = "mean"
     """Activity, power, rates, clocks, temperatures: what a step was like, not what it was at its end."""
     LAST = "last"
-    """Memory: used, free and reserved of one scrape add up to the card."""
+    """Memory: used, free and reserved of one scrape add up to the card. What was given to a holder is the holder's."""
     COUNTER = "counter"
     """Counters and limits, as they last stood: a mean of a counter is none."""
     MAX = "max"
@@ -59,7 +59,7 @@ def reduction(column: str) -> Reduction:
         return Reduction.MAX
     if column.endswith("_count") or column in _COUNTERS:
         return Reduction.COUNTER
-    return Reduction.LAST if column.startswith("fb_") else Reduction.MEAN
+    return Reduction.LAST if column.startswith("fb_") or column in HOLDER_COLUMNS else Reduction.MEAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ class Window:
 def device_query(metric: str, matchers: Sequence[Matcher], window: Window, *, is_raw: bool) -> str:
     """The expression for one metric of devices. `is_raw`: a step holds one sample, which is then all of it.
 
-    All but memory is of the card, whoever held it in the step: when a pod starts or ends, the card's samples go on in
-    another series. A step in which a value was no measurement (a blank code, a utilization of
+    All but memory and holders' parts is of the card, whoever held it in the step: when a pod starts or ends, the card's
+    samples go on in another series. A step in which a value was no measurement (a blank code, a utilization of
     thousands) has no mean: the offending value is answered instead, so that it is refused and counted.
     """
     series, field = selector(metric, matchers), device_field(metric)
@@ -144,13 +144,14 @@ def highest(field: Field) -> float:
 
 
 def queries(names: Sequence[str], matchers: Sequence[Matcher], window: Window, *, is_raw: bool) -> Mapping[str, str]:
-    """An expression for each of `names` that means something here: metrics that fill a reading, and those of pods."""
+    """An expression for each of `names` that means something here: metrics of cards, their holders, and pods."""
     pods = Window(pod_step_ms(window.step_ms), window.is_closed)
     found = {
         name: device_query(name, matchers, window, is_raw=is_raw)
         for name in sorted(set(names))
         if device_field(name) is not None
     }
+    found |= {name: window.last(selector(name, matchers)) for name in sorted(set(names)) if names_holders_only(name)}
     if not is_raw:
         found |= sighting_queries(list(found), matchers, window)
     found |= {name: pod_query(name, matchers, pods) for name in sorted(set(names) & POD_AND_NODE_METRICS)}

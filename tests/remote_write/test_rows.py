@@ -332,3 +332,18 @@ def test_cards_of_mapped_exporters_come_in_beside_those_of_dcgm(api: Api) -> Non
     assert (found["10.0.0.7/amd_exporter/3"]["gpu_util_ratio"], found["GPU-0"]["gpu_util_ratio"]) == (0.07, 0.4)
     held = {row["gpu_uuid"]: row["pod"] for row in rows(api, "holding")}
     assert held == {"GPU-0": "p", "u-0": "q"}
+
+
+def test_shares_that_hamis_scheduler_states_come_in_as_stated(api: Api) -> None:
+    """Scraped without honor_labels: the target's own pod stands beside the holder's."""
+    scraped = {"pod": "hami-scheduler-0", "namespace": "kube-system", "instance": "10.0.0.9:9395", "node": "gpu-7"}
+    card = {"device_uuid": "GPU-h", **scraped}
+    written = [({"__name__": "hami_gpu_memory_limit_bytes", **card}, [(MS, 80e9)])]
+    for pod, cores, memory in (("a", 25.0, 40e9), ("b", 25.0, 8e9)):
+        labels = {**card, "exported_pod": pod, "exported_namespace": "team", "container_index": "0"}
+        written.append(({"__name__": "hami_vgpu_core_allocated_ratio", **labels}, [(MS, cores)]))
+        written.append(({"__name__": "hami_vgpu_memory_allocated_bytes", **labels}, [(MS, memory)]))
+    assert post(api.http, request_1(written)).status_code == 204
+    api.service.assemble()
+    held = {row["pod"]: (row["gpu_uuid"], row["share"], row["is_stated"]) for row in rows(api, "holding")}
+    assert held == {"a": ("GPU-h", 0.5, True), "b": ("GPU-h", 0.25, True)}

@@ -221,4 +221,7 @@ def test_metrics_of_mapped_exporters_are_asked_for_as_well() -> None:
     assert asked["gpu_gfx_activity"].count("<= 100)") == 1
     assert asked["amd_gpu_used_vram"] == "last_over_time(amd_gpu_used_vram[59999ms] offset 1ms)"
     assert "gpu_of_nobody" not in asked
+    holders = ["hami_vgpu_core_allocated_ratio", "hami_container_device_utilization_ratio"]
+    of_holders = queries(holders, (), window, is_raw=False)
+    assert all(of_holders[name] == f"last_over_time({name}[59999ms] offset 1ms)" for name in holders)
     assert "gpu_gfx_activity" in NAMES.value
