@@ -8,7 +8,7 @@ is no fault.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -22,12 +22,17 @@ _MAX_CARDS = 50_000
 _MAX_CODE = 2.0**53
 
 
+_Telling = tuple[FaultSeries, float]
+_Key = tuple[str, str, str]
+"""A card, the kind of its fault, and the code."""
+
+
 class FaultBook:
     """What one target's cards showed on the page before."""
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self._codes: dict[str, set[tuple[str, str]]] = {}
+        self._codes: dict[str, set[_Key]] = {}
         self._states: dict[tuple[str, str], bool] = {}
 
     def events(self, samples: Samples[Any], now: datetime, node_of: Mapping[str, str]) -> list[FaultEvent]:
@@ -35,45 +40,52 @@ class FaultBook:
         if max(len(self._codes), len(self._states)) > _MAX_CARDS:
             self._codes.clear()
             self._states.clear()
-        shown: dict[str, set[tuple[str, str]]] = defaultdict(set)
-        told: dict[tuple[str, str, str], FaultEvent] = {}
-        for found, value in _tellings(samples):
-            gpu = found.subject.gpu_uuid
-            if gpu not in node_of:
-                continue
-            code = found.state or f"{int(value):X}"
-            if not (self._fell(found, value) if found.state else self._appeared(found, code, shown[gpu])):
-                continue
-            told[gpu, found.kind, code] = FaultEvent(
+        told = [(found, value) for found, value in _tellings(samples) if found.subject.gpu_uuid in node_of]
+        vendor_of = {**self._appeared(told, node_of), **self._fallen(told)}
+        return [
+            FaultEvent(
                 ts=now,
                 node=node_of[gpu],
                 gpu_uuid=gpu,
-                vendor=found.vendor,
-                kind=found.kind,
+                vendor=vendor,
+                kind=kind,
                 code=code,
                 source=self._source,
                 count=1,
             )
-        for gpu in node_of:
-            if shown[gpu] or gpu in self._codes:
-                self._codes[gpu] = shown[gpu]
-        return list(told.values())
+            for (gpu, kind, code), vendor in vendor_of.items()
+        ]
 
-    def _fell(self, found: FaultSeries, value: float) -> bool:
-        """Whether a state that was well on the page before is not any more."""
-        key = found.subject.gpu_uuid, found.name
-        before, self._states[key] = self._states.get(key), value > 0
-        return before is True and value == 0
+    def _appeared(self, told: Sequence[_Telling], cards: Iterable[str]) -> dict[_Key, str]:
+        """The codes that cards did not have on the page before, with their vendors."""
+        found_of: dict[_Key, str] = {}
+        for found, value in told:
+            if not found.state and value:
+                found_of[found.subject.gpu_uuid, found.kind, f"{int(value):X}"] = found.vendor
+        shown: dict[str, set[_Key]] = defaultdict(set)
+        for key in found_of:
+            shown[key[0]].add(key)
+        new = {key: vendor for key, vendor in found_of.items() if key not in self._codes.get(key[0], ())}
+        self._codes.update({gpu: shown[gpu] for gpu in cards if gpu in shown or gpu in self._codes})
+        return new
 
-    def _appeared(self, found: FaultSeries, code: str, shown: set[tuple[str, str]]) -> bool:
-        """Whether the card did not have `code` on the page before; notes it in `shown`."""
-        if code == "0":
-            return False
-        shown.add((found.kind, code))
-        return (found.kind, code) not in self._codes.get(found.subject.gpu_uuid, ())
+    def _fallen(self, told: Sequence[_Telling]) -> dict[_Key, str]:
+        """The states that were well on the page before and are not any more; of several copies the worst counts."""
+        worst: dict[tuple[str, str], _Telling] = {}
+        for found, value in told:
+            key = found.subject.gpu_uuid, found.name
+            if found.state and value <= worst.get(key, (found, value))[1]:
+                worst[key] = found, value
+        fallen = {
+            (gpu, found.kind, found.state): found.vendor
+            for (gpu, name), (found, value) in worst.items()
+            if not value and self._states.get((gpu, name))
+        }
+        self._states.update({key: value > 0 for key, (_, value) in worst.items()})
+        return fallen
 
 
-def _tellings(samples: Samples[Any]) -> Iterator[tuple[FaultSeries, float]]:
+def _tellings(samples: Samples[Any]) -> Iterator[_Telling]:
     """The samples that tell of faults, without those that have no value."""
     series = {slot: found for slot, found in enumerate(samples.meanings) if type(found) is FaultSeries}
     for at in np.flatnonzero(np.isin(samples.series, list(series))).tolist():

@@ -140,6 +140,22 @@ def test_faults_are_told_when_they_appear_and_once() -> None:
     assert told(6, series("npu_chip_info_error_code", 4294967295), series("npu_chip_info_error_code_1", -1)) == []
 
 
+def test_a_port_that_copies_call_up_and_down_falls_once() -> None:
+    one, name = target(), "npu_chip_info_network_status"
+    mine, theirs = (f'id="0",vdie_id="{DIE}",pod_name="{pod}"' for pod in ("a", "b"))
+    card = series("npu_chip_info_utilization", 1)
+    pages = [(1, 1), (1, 0), (1, 0), (0, 1), (1, 1), (1, 0)]
+    told = [
+        len(
+            parse((card + series(name, x, mine) + series(name, y, theirs)).encode(), NOW, one).others.get(
+                "fault_event", ()
+            )
+        )
+        for x, y in pages
+    ]
+    assert told == [0, 1, 0, 0, 0, 1]
+
+
 @pytest.mark.parametrize(
     ("model", "profile", "share"),
     [
