@@ -37,17 +37,20 @@ def warehouse(tmp_path: Path) -> Path:
     return tmp_path / "app.duckdb"
 
 
-def test_nodes_are_shown_with_what_their_ports_carried(cli: Cli, warehouse: Path) -> None:
+def test_nodes_are_shown_with_what_their_ports_carried(
+    cli: Cli, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ran = cli("fabric", "--warehouse", warehouse, "--format", "json")
     assert (ran.code, ran.err) == (0, "")
     rows = ran.json["rows"]
     assert [row["port_count"] for row in rows] == [4, 4]
     # Two nodes make no gang that spans hosts: heartbeats only, at four ports.
     assert [row["sent_bytes_per_second"] for row in rows] == pytest.approx([4 * network.HEARTBEAT_BYTES_PER_SECOND] * 2)
+    monkeypatch.setenv("COLUMNS", "160")
     text = cli("fabric", "--warehouse", warehouse)
     assert text.code == 0
     assert text.out.count("4/4") == 2
-    assert "sent GB/s" in " ".join(text.out.split())
+    assert all(title in text.out for title in ("sent GB/s", "received GB/s", "use", "downs", "resent"))
 
 
 def test_a_window_without_readings_says_which_sources_read_them(cli: Cli, warehouse: Path) -> None:
