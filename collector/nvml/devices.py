@@ -31,8 +31,8 @@ _NO_NAME = ""
 class Card:
     """A physical GPU.
 
-    `seen_us` is the time of its latest utilization sample of a process, since `is_sampled`; `accounted` the processes
-    that the driver kept accounts of in the last pass (None: not asked yet, or switched off).
+    `seen_us` is the driver's time of its latest utilization sample of a process, 0 before the first; `accounted` the
+    processes that the driver kept accounts of in the last pass (None: not asked yet, or switched off).
     """
 
     uuid: str
@@ -44,7 +44,6 @@ class Card:
     is_sliced: bool | None = None
     slice_calls: dict[str, DeviceCalls] = field(default_factory=dict)
     seen_us: int = 0
-    is_sampled: bool = False
     accounted: set[int] | None = None
 
 

@@ -26,6 +26,7 @@ _ACTIONS = {
     7: "reboot the system",
 }
 _MAX_XID = 100_000
+_MAX_COUNT = 1_000_000
 _MAX_TEXT = 200
 
 
@@ -84,7 +85,7 @@ class Incidents:
             _told(event, faults, quality, taken)
         for uuid, device in devices.items():
             self._changed(uuid, device, faults)
-        lost = {str(uuid) for uuid in snapshot["lost"]}
+        lost = {str(uuid) for uuid in snapshot["lost"]} - devices.keys()
         lost |= self._without_name(snapshot, devices.keys() | lost)
         unavailable = {str(event["uuid"]) for event in snapshot["events"] if event["xid"] is None}
         known = self._lost_since.keys() | self._unavailable
@@ -176,7 +177,7 @@ def _told(event: Mapping[str, Any], faults: _Faults, quality: list[QualityEvent]
         return
     if 0 < int(xid) < _MAX_XID:
         where = None if instance is None else f"GPU instance {int(instance)}"
-        faults.add(uuid, "xid", str(int(xid)), detail=where, count=max(1, int(event["count"])))
+        faults.add(uuid, "xid", str(int(xid)), detail=where, count=min(max(1, int(event["count"])), _MAX_COUNT))
     else:
         quality.append(_quality(taken, "gpu", uuid, "rejected_value", f"XID {int(xid)}"))
 

@@ -45,7 +45,7 @@ def parse(snapshot: Mapping[str, Any], taken: Pass, pod_name: PodName = lambda _
     skipped = 0
     for device in devices:
         try:
-            uuid = str(device["uuid"])
+            uuid = _text(device["uuid"])
             rows = list(_readings(device, taken)), list(_holdings(device, taken, pod_name))
         except _NONSENSE:
             skipped += 1
@@ -77,7 +77,7 @@ def _parts(device: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], str, 
     yield device, "", None
     instances = {int(part["instance"]): part for part in reversed(device["slices"])}
     for instance, part in sorted(instances.items()):
-        yield part, str(instance), part["profile"]
+        yield part, str(instance), None if part["profile"] is None else _text(part["profile"])
 
 
 def _readings(device: Mapping[str, Any], taken: Pass) -> Iterator[Reading]:
@@ -92,7 +92,7 @@ def _readings(device: Mapping[str, Any], taken: Pass) -> Iterator[Reading]:
             source=SOURCE,
             seen_at=taken.now,
             interval_seconds=taken.interval_seconds,
-            model=canonical_model(device["name"]),
+            model=canonical_model(_text(device["name"])),
             slice_profile=profile,
             invalid_count=invalid,
             quality_flags=flags | (QualityFlag.VALUE_REJECTED if invalid else 0),
@@ -109,8 +109,8 @@ def _holdings(device: Mapping[str, Any], taken: Pass, pod_name: PodName) -> Iter
         if not slice_id and device["slices"]:
             continue
         weight = slice_share(device["name"], profile) if slice_id else 1.0
-        holders: set[tuple[str, ...]] = {pod_name(uid) or (uid,) for uid in part["pods"]}
-        holders |= {(_JOB_NAMESPACE, job) for job in part["jobs"]}
+        holders: set[tuple[str, ...]] = {pod_name(_text(uid)) or (uid,) for uid in part["pods"]}
+        holders |= {(_JOB_NAMESPACE, _text(job)) for job in part["jobs"]}
         for holder in sorted(holders if weight is not None else ()):
             if len(holder) == 2:
                 yield Holding(
@@ -188,6 +188,12 @@ def occupied_memory(memory: Mapping[str, int | None] | None, process_count: int 
     if reserved is None and process_count == 0:
         used, reserved = 0, used
     return {"fb_used_bytes": used, "fb_reserved_bytes": reserved, "fb_total_bytes": memory["total"]}
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} where a text is expected")
+    return value
 
 
 def _over(value: float | None, divisor: float) -> float | None:

@@ -161,8 +161,9 @@ class Session:
         found: set[int] = set()
         sampled = card.calls.ask("process utilization", self._lists.sampled, card.handle, card.seen_us)
         if sampled is not None:
-            found |= sampled[0] if card.is_sampled else set()
-            card.seen_us, card.is_sampled = sampled[1], True
+            # Without a time of ours to compare with, old slots of the list cannot be told from new ones.
+            found |= sampled[0] if card.seen_us else set()
+            card.seen_us = sampled[1]
         mode = card.calls.ask("accounting mode", pynvml.nvmlDeviceGetAccountingMode, card.handle)
         is_on = mode == pynvml.NVML_FEATURE_ENABLED
         accounted = card.calls.ask("accounting", self._lists.accounted, card.handle) if is_on else None

@@ -78,11 +78,8 @@ def test_every_call_is_made_at_an_announced_place(log):
 
 FAULTS = {
     "lost": "rc.{} 15",
-    "needs a reset": "rc.{} 16",
     "no permission": "rc.{} 4",
     "not supported": "rc.{} 3",
-    "no such function": "rc.{} 13",
-    "not ready": "rc.{} 27",
     "unknown": "rc.{} 999",
     "a code that NVML does not have": "rc.{} 12345",
     "all bits": "garbage.{} 255",
