@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from analyzers import serving
 from analyzers.claim_rule import evidence
 from analyzers.efficiency_rule import EfficiencyRule
 from analyzers.options import option
@@ -41,33 +42,38 @@ class IdleAllocation(EfficiencyRule):
     SM activity below 5 % (else graphics engine below 1 %, else utilization below 1 %), no encoding or decoding, and
     power, where it is known, below the idle draw plus 15 % of the span up to TDP.
 
-    **Ignores** the time before a workload is ready and its grace (15 min for training, 10 min for the rest), replicas
-    of a declared floor (`alloc_standby`), hours with less than half of the readings (`alloc_unknown`), short dips, and
-    jobs of which one rank works (rule gang_partial_idle). A card that reads busy but does not compute is
-    `alloc_stalled`, not idle (rule stalled_allocation).
+    **Ignores** minutes in which the server of a pod answered requests (rule low_activity), the time before a workload
+    is ready and its grace (15 min for training, 10 min for the rest), replicas of a declared floor (`alloc_standby`),
+    hours with less than half of the readings (`alloc_unknown`), short dips, and jobs of which one rank works (rule
+    gang_partial_idle). A card that reads busy but does not compute is `alloc_stalled`, not idle (rule
+    stalled_allocation).
 
-    **Evidence** the mean of each signal over the stretch with its threshold, the minutes observed, and the coverage.
+    **Evidence** the mean of each signal over the stretch with its threshold, the minutes observed, and the coverage;
+    that nobody asked anything, where a server of models was read.
 
     **GPU-hours counted** the observed minutes of the stretch times the share held, once; they are `alloc_idle` in the
     ledger.
 
     **Acts on it** the owner is told (`notify`), asked to stop what has finished (`stop`), or declares the work as
-    standby, which changes the verdict.
+    standby, which changes the verdict. A replica of a service is shared or scaled down (`share_or_scale_down`), never
+    stopped.
     """
 
     name = "idle_allocation"
-    version = 3
+    version = 4
     options_class: ClassVar[type[Any]] = IdleAllocationOptions
 
     def facts(
         self,
         runner: QueryRunner,
         window: Window,
-        rows: Sequence[Mapping[str, Any]],  # noqa: ARG002 the whole window's lives are one query
+        rows: Sequence[Mapping[str, Any]],
     ) -> Mapping[tuple[str, str, str], Mapping[str, Any]]:
-        """When each subject first worked and until when it was held."""
+        """When each subject first worked, until when it was held, and what its servers were asked for."""
+        loads = serving.loads(runner, window, rows)
         lives = runner.query("subject_lives", from_at=window.from_at, to_at=window.to_at).to_pylist()
-        return {(life["subject_kind"], life["subject_id"], life["workload_id"]): life for life in lives}
+        keyed = (((life["subject_kind"], life["subject_id"], life["workload_id"]), life) for life in lives)
+        return {key: {**life, "served": loads.get(key, {})} for key, life in keyed}
 
     def finding(
         self, row: Mapping[str, Any], facts: Mapping[str, Any], chosen: IdleAllocationOptions
@@ -87,11 +93,13 @@ class IdleAllocation(EfficiencyRule):
             "fb_used_ratio": chosen.memory_held_ratio,
             "power_watts": None,
         }
+        unasked = serving.unasked(facts["served"], row)
+        serves = row["kind"] == "inference" or bool(unasked)
         return {
             "cause_code": cause,
-            "action_code": ACTIONS[cause],
-            "evidence": evidence(self.name, row, measured),
-            "guardrails": {"is_until_end": is_until_end},
+            "action_code": "share_or_scale_down" if serves else ACTIONS[cause],
+            "evidence": (*evidence(self.name, row, measured), *unasked),
+            "guardrails": {"is_until_end": is_until_end, **(serving.NEVER_STOP if serves else {})},
         }
 
     def totals(self, findings: Sequence[Finding]) -> Mapping[str, Any]:

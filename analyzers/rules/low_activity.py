@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from analyzers import serving
 from analyzers.claim_rule import evidence
 from analyzers.efficiency_rule import EfficiencyRule, SubjectKey, by_subject, fact, in_stretch
 from analyzers.options import option
@@ -53,13 +54,15 @@ class LowActivity(EfficiencyRule):
     says why: `util_lies` (utilization at or above 90 % all the same), `memory_bound` (DRAM at or above 60 %, tensor
     below 10 %), `input_bound` (pauses in at least 20 % of the minutes, and PCIe busy), `low_serving` (a service), else
     `low_sm`; training at or above 60 % that leaves its tensor cores below 2 % is `non_tensor`. A service whose
-    utilization is below 10 % is `low_serving` without any grade: utilization bounds SM activity from above.
+    utilization is below 10 % is `low_serving` without any grade: utilization bounds SM activity from above. So is a
+    server of models for the minutes in which it answered requests on a card that reads idle.
 
     **Ignores** idle stretches (rules idle_allocation, gang_partial_idle), standstills (rule stalled_allocation),
     declared quiet phases, cards that several pods share, and work that nothing grades: its GPU-hours are in the totals
     with the counters to switch on.
 
-    **Evidence** the mean of each signal over the stretch with its threshold; for `input_bound` the pauses and PCIe.
+    **Evidence** the mean of each signal over the stretch with its threshold; for `input_bound` the pauses and PCIe;
+    for `low_serving` requests and cache, where the server is read.
 
     **GPU-hours counted** the active minutes times the share held, as observed, none as wasted; `expected_gain` says
     what reaching the threshold (point) and 80 % (hi) would save.
@@ -69,7 +72,7 @@ class LowActivity(EfficiencyRule):
     """
 
     name = "low_activity"
-    version = 1
+    version = 2
     category: ClassVar[str] = "advice"
     options_class: ClassVar[type[Any]] = LowActivityOptions
     gap: ClassVar[timedelta] = timedelta(hours=1)
@@ -96,11 +99,18 @@ class LowActivity(EfficiencyRule):
     def facts(
         self, runner: QueryRunner, window: Window, rows: Sequence[Mapping[str, Any]]
     ) -> Mapping[SubjectKey, Mapping[str, Any]]:
-        """Pauses and PCIe of the subjects that wait for input, hour by hour."""
+        """By the hour: pauses and PCIe of the subjects that wait for input, requests of those that serve."""
         waiting = [row for row in rows if row["cause"] == "input_bound"]
-        if not waiting:
-            return {}
-        return by_subject(runner.query("low_input", from_at=window.from_at, to_at=window.to_at), waiting)
+        paused = (
+            by_subject(runner.query("low_input", from_at=window.from_at, to_at=window.to_at), waiting)
+            if waiting
+            else {}
+        )
+        loads = serving.loads(runner, window, [row for row in rows if row["cause"] == "low_serving"])
+        return {
+            subject: {"paused": paused.get(subject, {}), "served": loads.get(subject, {})}
+            for subject in paused.keys() | loads.keys()
+        }
 
     def finding(
         self, row: Mapping[str, Any], facts: Mapping[str, Any], chosen: LowActivityOptions
@@ -110,14 +120,19 @@ class LowActivity(EfficiencyRule):
         needed_minutes = 60 * chosen.min_active_hours * max(1.0, row["gpu_count"]) - 1e-6
         if row["observed_minutes"] < needed_minutes or not _is_low(row, cause, chosen):
             return None
+        serves = cause == "low_serving"
         counters = counters_to_enable(vendor_of(row["model"])) if row["sm_active_ratio"] is None else ()
         return {
             "cause_code": cause,
             "action_code": ACTIONS[cause],
             "severity": "info",
-            "evidence": (*evidence(self.name, row, _thresholds(cause, chosen)), *_input(row, facts, chosen)),
+            "evidence": (
+                *evidence(self.name, row, _thresholds(cause, chosen)),
+                *_input(row, facts.get("paused", {}), chosen),
+                *(serving.served(facts.get("served", {}), row) if serves else ()),
+            ),
             "expected_gain": _gain(row, cause, chosen),
-            "guardrails": {"never": "stop"} if cause == "low_serving" else {},
+            "guardrails": serving.NEVER_STOP if serves else {},
             "data_quality": {
                 "coverage_ratio": row["coverage_ratio"],
                 "is_shared_card": False,

@@ -1,5 +1,5 @@
 -- name: low_activity(from_at, to_at, max_serving_util_ratio, min_input_bytes_per_second)
--- Shares that worked and reached little: the hours that the ledger grades low, training that never used its tensor cores, and services whose utilization is so low that no grade is needed.
+-- Shares that worked and reached little: the hours that the ledger grades low, training that never used its tensor cores, servers that answered on a quiet card, and services whose utilization is so low that no grade is needed.
 -- Grain: one row per ledger span.
 -- Columns: subject_kind varchar, subject_id varchar, workload_id varchar, hour_at timestamptz, from_at timestamptz, until_at timestamptz, tenant varchar, user varchar, queue varchar, kind varchar, gpu_uuid varchar, slice_id varchar, allocation_id varchar, node varchar, model varchar, state varchar, cause varchar, basis varchar, is_shared boolean, gpu_hours double, held_gpu_hours double, observed_minutes double, coverage_ratio double, gpu_util_ratio double, sm_active_ratio double, core_active_ratio double, tensor_active_ratio double, dram_active_ratio double, fb_used_ratio double, power_watts double
 -- Reads: state_span, activity_hour
@@ -13,7 +13,7 @@ with held as (
         hour_at >= :from_at::timestamptz
         and hour_at < :to_at::timestamptz
         and state in ('alloc_low', 'alloc_productive', 'alloc_ungraded')
-        and cause = ''
+        and cause in ('', 'serving')
 ),
 
 pauses as (
@@ -30,6 +30,7 @@ judged as (
         activity.tensor_active_ratio,
         activity.dram_active_ratio,
         case
+            when held.activity = 'serving' then 'low_serving'
             when held.state = 'alloc_ungraded'
                 then
                     case
@@ -71,7 +72,7 @@ judged as (
             and held.gpu_uuid = pauses.gpu_uuid
             and held.slice_id = pauses.slice_id
             and held.allocation_id = pauses.allocation_id
-    where held.activity = 'active' and not activity.is_shared
+    where held.activity in ('active', 'serving') and not activity.is_shared
 )
 
 select
