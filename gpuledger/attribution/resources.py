@@ -15,7 +15,7 @@ WHOLE_CARD = "nvidia_com_gpu"
 _GPU = re.compile(
     r"nvidia_com_(gpu(_shared)?|mig_\w+)"
     r"|(amd|iluvatar|metax_tech|mthreads|birentech|nebius)_com_v?gpu|metax_tech_com_sgpu|iluvatar_ai_(\w+_)?v?gpu"
-    r"|gpu_intel_com_(i915|xe)"
+    r"|amd_com_[sdtqc]px_nps\d|gpu_intel_com_(i915|xe)"
     r"|huawei_com_(npu|[Aa]scend\w*)"
     r"|cambricon_com_v?mlu\w*|hygon_com_v?dcu\w*|enflame_com_v?gcu|kunlunxin_com_v?xpu|habana_ai_gaudi"
     r"|volcano_sh_(gpu|vgpu)_number"

@@ -69,6 +69,8 @@ class Hardware:
         """What a pod asks for to get `part`, as kube-state-metrics writes it."""
         if self.facts.vendor == "ascend":
             return f"huawei_com_{self.model.replace(' ', '')}_{float(part.profile):g}c"
+        if self.facts.vendor == "amd":
+            return f"amd_com_{part.profile}_{'nps4' if part.profile == 'cpx' else 'nps2'}"
         return "nvidia_com_mig_" + part.profile.replace(".", "_")
 
 
@@ -100,6 +102,14 @@ def _vnpus(*cores: int) -> tuple[MigSlice, ...]:
 
 VNPU_LAYOUTS = (_vnpus(4, 2, 1, 1), _vnpus(4, 4), _vnpus(1, 1, 1, 1, 1, 1, 1), _vnpus(2, 2, 2))
 """The last two leave an eighth and a quarter of their chip to nobody."""
+
+
+def _partitions(mode: str, count: int) -> tuple[MigSlice, ...]:
+    """An MI300X as so many partitions."""
+    return tuple(MigSlice(str(place), mode, 1 / count, 196_592 // count) for place in range(count))
+
+
+PARTITIONS = (_partitions("cpx", 8), _partitions("dpx", 2))
 
 HARDWARE = (
     Hardware("h100-train", "H100", "NVIDIA H100 80GB HBM3", 0.42, 192, 2_064_384, 81_559, 1_980, 2_619),
@@ -137,6 +147,7 @@ OF_SCENARIO = {
     "notebooks": (replace(A100, weight=0.4), replace(L40S, weight=0.3), replace(H100, weight=0.3)),
     "ascend": (replace(ASCEND, weight=0.7), replace(H100, weight=0.3)),
     "npu": (replace(ASCEND, weight=0.5), replace(ASCEND_310P, weight=0.5, layouts=VNPU_LAYOUTS)),
+    "amd": (replace(MI300X, weight=0.5), replace(MI300X, pool="mi300x-parted", weight=0.5, layouts=PARTITIONS)),
     "clean": (replace(H100, weight=0.4), replace(A100, weight=0.3), replace(H20, weight=0.3)),
     "mig": (
         Hardware("a100-mig", "A100", "NVIDIA A100-SXM4-80GB", 0.5, 128, 1_032_192, 81_920, 1_410, 1_593, MIG_LAYOUTS),

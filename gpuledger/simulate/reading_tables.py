@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from gpuledger.model import QualityFlag, arrow_schema
+from gpuledger.simulate.amd_columns import tell_amd
 from gpuledger.simulate.npu_columns import tell_npus
 from gpuledger.simulate.script import Script
 from gpuledger.simulate.telemetry import FB_RESERVED_MIB, MILLIONTHS, Block
@@ -58,7 +59,7 @@ class ReadingTables:
         self._source = [host.hardware.source for host in fleet.hosts]
         self._has_hbm = np.array([host.hardware.has_hbm for host in hosts])
         vendors = np.array([host.hardware.facts.vendor for host in hosts])
-        self._is_npu, self._is_nvidia = vendors == "ascend", vendors == "nvidia"
+        self._is_npu, self._is_nvidia, self._is_amd = (vendors == name for name in ("ascend", "nvidia", "amd"))
         self._is_hamis = np.array([host.hardware.sharing == "hami" for host in hosts])
         shapes = (phase.shape for job in script.jobs for hold in job.holds for phase in hold.phases)
         self._tells_throttle = any(shape.throttle for shape in shapes)
@@ -114,6 +115,9 @@ class ReadingTables:
         if is_npu.any():
             kinds = {"has_hbm": self._has_hbm[device], "is_slice": is_slice, "is_parted": is_parted}
             tell_npus(data, values, is_npu=is_npu, **kinds)
+        if (is_amd := self._is_amd[device]).any():
+            kinds = {"is_slice": is_slice, "is_parted": is_parted, "contradicted": contradicted}
+            tell_amd(data, values, is_amd=is_amd, **kinds)
         return _table("reading", data, len(device))
 
     def reads(self, block: Block) -> pa.Table:

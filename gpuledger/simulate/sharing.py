@@ -35,8 +35,8 @@ def mig(script: Script) -> None:
     _settle(script)
 
 
-def npu(script: Script) -> None:
-    """NPUs held whole beside NPUs that are dealt out as vNPUs."""
+def whole_and_parted(script: Script) -> None:
+    """Cards held whole beside cards that are dealt out in parts: vNPUs, AMD's partitions."""
     for card in script.fleet.cards:
         if not card.slices:
             _follow(script, Seat(card.index, 1.0, None), script.rng(32, card.index))

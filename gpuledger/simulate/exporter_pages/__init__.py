@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from gpuledger.simulate.exporter_pages import dcgm, hami, npu
+from gpuledger.simulate.exporter_pages import amd, dcgm, hami, npu
 from gpuledger.simulate.exporter_pages.sheet import Sheet
 
 FORMATS: Mapping[str, Callable[[Sheet], bytes]] = MappingProxyType(
-    {"nvidia": dcgm.page, "ascend": npu.page, "hami": hami.page}
+    {"nvidia": dcgm.page, "ascend": npu.page, "amd": amd.page, "hami": hami.page}
 )
 """Of a vendor, or of what shares its cards, the format; a vendor that is not here shows NVIDIA's."""
 
