@@ -27,7 +27,7 @@ class DeviceReader:
 
     def __init__(self, *, gpu_util_ratio_unit: str = "percent") -> None:
         self._dcgm = SeriesReader(gpu_util_ratio_unit=gpu_util_ratio_unit)
-        self._mapped = [MappedReader(mapping, node=_NO_NODE) for mapping in understood()]
+        self._mapped = [MappedReader(mapping, node=_NO_NODE, sees_pages=False) for mapping in understood()]
         self._reader_of: dict[int, MappedReader] = {}
 
     @property

@@ -47,14 +47,16 @@ class MappedReader:
 
     `node` is the node where no label names it, and with `is_of_node` whatever labels say: cards that are known by an
     index alone are named after it. A series that names an index only is about the card of that index, where other
-    series of the target name it.
+    series of the target name it. Without `sees_pages` series come one by one, in any order: a part that names its card
+    by an index only is left out then, since it might become another card.
     """
 
-    def __init__(self, mapping: MappingFile, *, node: str, is_of_node: bool = False) -> None:
+    def __init__(self, mapping: MappingFile, *, node: str, is_of_node: bool = False, sees_pages: bool = True) -> None:
         self.mapping = mapping
         self.dropped_labels = 0
         self._node = node
         self._is_of_node = is_of_node
+        self._sees_pages = sees_pages
         self._uses: dict[str, list[_Use]] = {}
         self._renamed: dict[str, str] = {}
         for metric in mapping.metric:
@@ -163,7 +165,7 @@ class MappedReader:
         named = _first(labels, of.node)
         node = named or _address(labels) or None
         card = self._card(labels, self._node if self._is_of_node else node or self._node)
-        if not card:
+        if not card or self._is_lost_part(card, labels):
             return None
         job = _first(labels, of.job)
         is_relabelled = any(f"exported_{name}" in labels for name in of.pod)
@@ -194,6 +196,12 @@ class MappedReader:
                 self._note_place(place, found)
                 return found
         return self._at(place)
+
+    def _is_lost_part(self, card: str, labels: Mapping[str, str]) -> bool:
+        of = self.mapping.labels
+        if self._sees_pages or not of.uuid or not _first(labels, of.slice):
+            return False
+        return not any(labels.get(name, "").startswith(card) for name in (*of.uuid, *of.serial))
 
     def _note_place(self, place: str, card: str) -> None:
         """Remember which card is at `place`, for series that name only that."""

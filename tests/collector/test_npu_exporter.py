@@ -15,6 +15,8 @@ import pytest
 import yaml
 
 from collector.devices.page import parse
+from collector.exporters import DeviceReader
+from collector.exposition import Series
 from collector.mapping.file import load
 from collector.mapping.source import MappedTarget
 from gpuledger.attribution.resources import is_gpu, is_whole
@@ -117,6 +119,17 @@ def test_a_part_that_is_read_before_its_chip_is_read_again() -> None:
         chip = f'id="0",model_name="310P3",vdie_id="{die}"'
         both = parse((page + series("npu_chip_info_power", 40, chip)).encode(), NOW, one).readings
         assert [(row.gpu_uuid, row.slice_id) for row in both] == [(die, ""), (die, "100")]
+
+
+def test_a_part_that_names_no_chip_is_left_out_where_series_come_in_any_order() -> None:
+    part = {"id": "0", "aicore_count": "4.00", "v_dev_id": "100", "instance": "n1:8082"}
+    chip = {"id": "0", "vdie_id": DIE, "instance": "n1:8082"}
+    reader = DeviceReader()
+    for _ in range(2):
+        assert reader.read(Series("vnpu_pod_aicore_utilization", part)) is None
+        found = reader.read(Series("npu_chip_info_utilization", chip))
+        assert found is not None
+        assert (found.subject.gpu_uuid, found.subject.node, found.subject.slice_id) == (DIE, "n1", "")
 
 
 def test_faults_are_told_when_they_appear_and_once() -> None:
