@@ -21,7 +21,7 @@ def tell_amd(
     is_amd: np.ndarray,
     is_parted: np.ndarray,
     is_slice: np.ndarray,
-    contradicted: np.ndarray,
+    is_profiled: np.ndarray,
 ) -> None:
     """Give the rows of AMD cards in `data` what device-metrics-exporter says of them; other rows stay as they are.
 
@@ -36,5 +36,5 @@ def tell_amd(
     busy = pc.if_else(pa.array(is_parted), no_number, pa.array(values["util_pct"] / 100))
     data["gpu_util_ratio"] = pc.if_else(cards, busy, data["gpu_util_ratio"])
     for name, key in PROFILED:
-        told = pa.array(values[key] / MILLION, mask=is_divided | contradicted)
+        told = pa.array(values[key] / MILLION, mask=is_divided | ~is_profiled)
         data[name] = pc.if_else(cards, told, data[name])

@@ -30,7 +30,8 @@ class Hardware:
     """What the hosts of a pool are made of. Memory in MiB, clocks in MHz; `weight` is the pool's part of a fleet.
 
     `layouts` are how its cards are cut under MIG, one card after the other; without any it is not in use. `sharing`
-    names what gives parts of its cards to pods ("hami").
+    names what gives parts of its cards to pods ("hami"). `shows_profiling`: an AMD exporter was told to show its
+    profiling counters, which it does not by itself.
     """
 
     pool: str
@@ -44,6 +45,7 @@ class Hardware:
     mem_clock_mhz: int
     layouts: tuple[tuple[MigSlice, ...], ...] = ()
     sharing: str = ""
+    shows_profiling: bool = False
 
     @property
     def is_mig(self) -> bool:
@@ -147,7 +149,10 @@ OF_SCENARIO = {
     "notebooks": (replace(A100, weight=0.4), replace(L40S, weight=0.3), replace(H100, weight=0.3)),
     "ascend": (replace(ASCEND, weight=0.7), replace(H100, weight=0.3)),
     "npu": (replace(ASCEND, weight=0.5), replace(ASCEND_310P, weight=0.5, layouts=VNPU_LAYOUTS)),
-    "amd": (replace(MI300X, weight=0.5), replace(MI300X, pool="mi300x-parted", weight=0.5, layouts=PARTITIONS)),
+    "amd": (
+        replace(MI300X, weight=0.5, shows_profiling=True),
+        replace(MI300X, pool="mi300x-parted", weight=0.5, layouts=PARTITIONS),
+    ),
     "clean": (replace(H100, weight=0.4), replace(A100, weight=0.3), replace(H20, weight=0.3)),
     "mig": (
         Hardware("a100-mig", "A100", "NVIDIA A100-SXM4-80GB", 0.5, 128, 1_032_192, 81_920, 1_410, 1_593, MIG_LAYOUTS),

@@ -57,6 +57,7 @@ class ReadingTables:
         )
         self._mem_hz = np.array([host.hardware.mem_clock_mhz * 1e6 for host in hosts])
         self._source = [host.hardware.source for host in fleet.hosts]
+        self._shows_profiling = np.array([host.hardware.shows_profiling for host in hosts])
         self._has_hbm = np.array([host.hardware.has_hbm for host in hosts])
         vendors = np.array([host.hardware.facts.vendor for host in hosts])
         self._is_npu, self._is_nvidia, self._is_amd = (vendors == name for name in ("ascend", "nvidia", "amd"))
@@ -77,7 +78,7 @@ class ReadingTables:
         is_hamis = self._is_hamis[device]
         is_parted, is_foreign = self._is_parted[device], ~self._is_nvidia[device] | is_hamis
         is_unlike = is_slice | is_parted | is_npu
-        contradicted = block.is_contradicted[tick, column] & ~is_npu
+        contradicted = block.is_contradicted[tick, column] & (self._is_nvidia | self._shows_profiling)[device]
         flags = contradicted * QualityFlag.PROFILING_CONTRADICTED
         flags |= ((block.holder_count[tick, column] > 1) & ~is_hamis) * QualityFlag.DUPLICATE_COPIES
         data: dict[str, pa.Array] = {
@@ -116,7 +117,8 @@ class ReadingTables:
             kinds = {"has_hbm": self._has_hbm[device], "is_slice": is_slice, "is_parted": is_parted}
             tell_npus(data, values, is_npu=is_npu, **kinds)
         if (is_amd := self._is_amd[device]).any():
-            kinds = {"is_slice": is_slice, "is_parted": is_parted, "contradicted": contradicted}
+            is_profiled = self._shows_profiling[device] & ~contradicted
+            kinds = {"is_slice": is_slice, "is_parted": is_parted, "is_profiled": is_profiled}
             tell_amd(data, values, is_amd=is_amd, **kinds)
         return _table("reading", data, len(device))
 

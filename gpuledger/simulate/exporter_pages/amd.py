@@ -22,12 +22,16 @@ UNEVEN_PCT = 7
 
 
 class Family(NamedTuple):
-    """A metric: its name, its value from the sheet, and further labels; `is_whole`: undivided cards only show it."""
+    """A metric: its name, its value from the sheet, and further labels; `is_whole`: of undivided cards only.
+
+    `is_profiled` are shown by exporters that were told to.
+    """
 
     name: str
     value: Callable[[Sheet, Row], float]
     labels: str = ""
     is_whole: bool = False
+    is_profiled: bool = False
 
 
 def _own(key: str, divisor: int = 1) -> Callable[[Sheet, Row], float]:
@@ -66,9 +70,9 @@ FAMILIES = (
     Family("gpu_memory_temperature", _card("mem_temp_c")),
     Family("gpu_clock", _card("sm_mhz"), ',clock_index="0",clock_type="system"'),
     Family("gpu_clock", lambda sheet, _: sheet.host.hardware.mem_clock_mhz, ',clock_index="8",clock_type="memory"'),
-    Family("gpu_prof_sm_active", _own("sm_ppm", PERCENT_PPM), is_whole=True),
-    Family("gpu_prof_gui_util_percent", _own("gr_ppm", PERCENT_PPM), is_whole=True),
-    Family("gpu_prof_tensor_active_percent", _own("tensor_ppm", PERCENT_PPM), is_whole=True),
+    Family("gpu_prof_sm_active", _own("sm_ppm", PERCENT_PPM), is_whole=True, is_profiled=True),
+    Family("gpu_prof_gui_util_percent", _own("gr_ppm", PERCENT_PPM), is_whole=True, is_profiled=True),
+    Family("gpu_prof_tensor_active_percent", _own("tensor_ppm", PERCENT_PPM), is_whole=True, is_profiled=True),
     Family("gpu_health", lambda *_: 1),
 )
 
@@ -79,6 +83,8 @@ def page(sheet: Sheet) -> bytes:
     lines = ["# TYPE gpu_nodes_total gauge", f'gpu_nodes_total{{hostname="{sheet.host.name}"}} {len(rows)}']
     before = ""
     for family in FAMILIES:
+        if family.is_profiled and not sheet.host.hardware.shows_profiling:
+            continue
         if family.name != before:
             lines.append(f"# TYPE {family.name} gauge")
         before = family.name
