@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from collector.nvml.records import occupied_memory
 from collector.sources.dcgm import Target, parse
-from collector.sources.nvml import occupied_memory
 from gpuledger.model import QualityFlag, Reading
 from gpuledger.ports import Observation
 

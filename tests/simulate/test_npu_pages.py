@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 from collector.devices.page import parse
 from collector.mapping.file import load
 from collector.mapping.source import MappedTarget
-from gpuledger.model import to_table
+from gpuledger.model import FaultEvent, to_table
 from gpuledger.ports import Observation
 from gpuledger.simulate.fleet import Host
 
@@ -77,7 +77,7 @@ def test_a_fault_code_stands_on_the_page_and_is_told_once(tell) -> None:
     assert set(faults["code"]) == {"80E18402", "80E01809"}
     first = faults.row(0, named=True)
     target = MappedTarget(load("ascend"), node=first["node"], interval_seconds=60)
-    seen = []
+    seen: list[FaultEvent] = []
     for minutes in (-1, 0, 1, 399, 400):
         at = first["ts"] + timedelta(minutes=minutes)
         seen += parse(told.simulation.node_page(first["node"], at), at, target).others.get("fault_event", ())
