@@ -22,6 +22,7 @@ SOURCES: Mapping[str, str] = {
     "amdsmi": "collector.sources.amdsmi:AmdsmiSource",
     "exposition": "collector.sources.exposition:ExpositionSource",
     "ray": "collector.sources.ray:RaySource",
+    "training_log": "collector.sources.training_log:TrainingLogSource",
     "infiniband": "collector.sources.infiniband:InfinibandSource",
     "node_exporter": "collector.sources.node_exporter:NodeExporterSource",
 }
