@@ -13,13 +13,16 @@ from gpuledger.presentation import escaping
 
 QUERIES = ("fabric_by_node", "fabric_by_gang")
 _GIGA = 1e9
+_LEAST = timedelta(minutes=10)
+"""An hour that began later than this has too few readings yet: the one before is asked for, too."""
 
 
 def show(view: View) -> None:
     """Nodes and gangs, each in the last hour of the period in which it was told of."""
     texts, until = view.texts, view.moment
     st.subheader(texts("health.network_title"))
-    from_at = max(until.replace(minute=0, second=0, microsecond=0) - timedelta(hours=1), view.filters.window.from_at)
+    hour = (until - _LEAST).replace(minute=0, second=0, microsecond=0)
+    from_at = max(hour, view.filters.window.from_at)
     nodes = _latest(view.ask("fabric_by_node", from_at=from_at, to_at=until), "node")
     gangs = _latest(view.ask("fabric_by_gang", from_at=from_at, to_at=until), "workload_id")
     gangs = [row for row in gangs if row["told_node_count"]]
