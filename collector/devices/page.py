@@ -139,7 +139,7 @@ class PageTarget:
         wrong = [("refused_line", reason, count) for reason, count in sorted(page.refused.items())]
         wrong.append(("too_many_series", "lines beyond the cap of remembered series", page.uncached_series))
         wrong.append(("too_many_series", "cards and slices beyond what one page may show", rows_beyond))
-        wrong.append(("stale", "samples measured too long before they were read", stale_count))
+        wrong.append(("refused_sample", "measured too long before it was read", stale_count))
         noticed = [
             QualityEvent(
                 ts=now,

@@ -87,7 +87,7 @@ def test_a_page_gives_exactly_the_expected_rows(request, recordings, name: str) 
     assert {read.node: {"devices": read.device_count} for read in observation.reads} == told["reads"]
     assert {reading.ts for reading in observation.readings} == {NOW}
     assert counted(observation, "clock_skew") // 86_400 == told.get("skew_days", 0)
-    assert counted(observation, "stale") == told.get("stale", 0)
+    assert counted(observation, "refused_sample") == told.get("stale", 0)
 
 
 def test_every_published_page_has_an_expected_file(shared) -> None:
