@@ -15,13 +15,15 @@ import pytest
 import yaml
 
 from collector.devices.page import parse
-from collector.mapping.file import MappingFile, load, shipped
+from collector.mapping.file import Fault, Labels, MappingFile, Metric, load, shipped
 from collector.mapping.source import MappedTarget
+from collector.mapping.units import UNITS
 from gpuledger.errors import ConfigError
 from gpuledger.model import Holding, QualityFlag, Reading
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 EXPECTED = Path(__file__).resolve().parents[1] / "expected" / "mapped"
+DOCUMENTS = Path(__file__).resolve().parents[2] / "docs" / "sources"
 NAMES = sorted(path.stem for path in EXPECTED.glob("*.yaml"))
 TOLD_APART = {"ts", "node", "gpu_uuid", "slice_id", "source", "seen_at", "interval_seconds", "model", "slice_profile"}
 UNTESTED = ("cambricon", "hygon", "metax")
@@ -130,6 +132,32 @@ def test_a_sum_without_one_of_its_parts_is_none(linked: MappingFile) -> None:
     reading = read(linked, 'acme_core_busy{card="a",core="0"} 100', 'acme_core_busy{card="a",core="1"} 101')
     assert reading.core_active_ratio is None
     assert reading.invalid_count == 1
+
+
+def blocks(of: str, language: str) -> list[str]:
+    """The code blocks of a page of the documents."""
+    text = (DOCUMENTS / of).read_text(encoding="utf-8")
+    return [block.split("```")[0] for block in text.split(f"```{language}\n")[1:]]
+
+
+def test_the_mapping_that_the_documents_write_from_zero_reads_their_page(tmp_path) -> None:
+    path = tmp_path / "acme.toml"
+    (mapping,) = (block for block in blocks("exposition.md", "toml") if "acme_exporter" in block)
+    path.write_text(mapping, encoding="utf-8")
+    (page,) = (block for block in blocks("exposition.md", "") if block.startswith("acme_load"))
+    first, second = (row_of(reading) for reading in parse(page.encode(), NOW, target(load(path))).readings)
+    about = {"node": "acme-07", "model": "Acme A5"}
+    memory = {"fb_used_bytes": 40 * 2**30, "fb_total_bytes": 64 * 2**30}
+    values = {"gpu_util_ratio": 0.87, "power_watts": 241.5, "ecc_uncorrected_count": 2}
+    assert first == {"gpu": "AC-0001", **about, "values": pytest.approx(values | memory)}
+    missing = {"invalid": 1, "flags": ["VALUE_REJECTED"]}
+    assert second == {"gpu": "AC-0002", **about, **missing, "values": {"gpu_util_ratio": 0.0}}
+
+
+def test_the_documents_name_every_key_unit_and_mapping() -> None:
+    told = (DOCUMENTS / "exposition.md").read_text(encoding="utf-8").replace("`", " ").replace(",", " ").split()
+    keys = {key for table in (MappingFile, Labels, Metric, Fault) for key in table.model_fields}
+    assert {*keys, *UNITS, *shipped()} - {"labels", "fault", "metric"} <= set(told)
 
 
 @pytest.mark.parametrize(
