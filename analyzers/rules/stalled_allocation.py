@@ -40,8 +40,8 @@ class StalledAllocation(EfficiencyRule):
     """Work that reads busy and makes no progress.
 
     **Finds** standstills of at least 10 minutes: utilization at or above 90 % on all GPUs of a job, and no step ended
-    where the job tells its steps; where it tells none, tensor activity below 2 %, DRAM below 5 % and power in the lower
-    40 % of the span between idle and TDP.
+    where the job tells its steps; where it tells none, tensor activity below 2 % (on Ascend AI Cores below 5 %), DRAM
+    below 5 % and power in the lower 40 % of the span between idle and TDP.
 
     **Ignores** jobs of which one GPU still computes (rule gang_straggler, if it is slow), GPUs at rest (rule
     idle_allocation), low but real activity (rule low_activity), and long steps: the wait for a step grows with the
@@ -81,7 +81,7 @@ class StalledAllocation(EfficiencyRule):
             "tensor_active_ratio": 0.02,
             "dram_active_ratio": 0.05,
             "sm_active_ratio": None,
-            "core_active_ratio": None,
+            "core_active_ratio": 0.05,
             "power_watts": None,
         }
         told = [

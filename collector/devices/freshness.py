@@ -16,6 +16,9 @@ from collector.samples import NO_TIMESTAMP, Samples
 
 Meaning = TypeVar("Meaning")
 
+TOO_OLD = "measured too long before it was read"
+"""Why such a sample was refused."""
+
 
 def at_one_instant(
     samples: Samples[Meaning], now: datetime, stale_after_seconds: float | None, max_skew_seconds: float | None

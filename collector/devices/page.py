@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from collector.devices.assemble import Options, assemble
-from collector.devices.freshness import at_one_instant
+from collector.devices.freshness import TOO_OLD, at_one_instant
 from collector.devices.subject import DeviceSeries, Pod, Subject
 from collector.exposition import MAX_SERIES, ColumnPage, ExpositionParser, Series
 from collector.fetch import Fetcher, target_name
@@ -139,7 +139,7 @@ class PageTarget:
         wrong = [("refused_line", reason, count) for reason, count in sorted(page.refused.items())]
         wrong.append(("too_many_series", "lines beyond the cap of remembered series", page.uncached_series))
         wrong.append(("too_many_series", "cards and slices beyond what one page may show", rows_beyond))
-        wrong.append(("refused_sample", "measured too long before it was read", stale_count))
+        wrong.append(("refused_sample", TOO_OLD, stale_count))
         noticed = [
             QualityEvent(
                 ts=now,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from collector.devices.freshness import TOO_OLD
 from gpuledger.app.policies import place_of
 from gpuledger.app.problem_rows import RATIOS, family, merged
 from gpuledger.app.schedulers.running import checked
@@ -220,7 +221,9 @@ def _key(row: Mapping[str, Any]) -> str:
 
 
 def _refusal(reason: str, source: str) -> str:
-    """What class of reason a sample was refused for: its time, its size, its form, or what it is."""
+    """What class of reason a sample was refused for: its age, its time, its size, its form, or what it is."""
+    if reason == TOO_OLD:
+        return "age"
     if any(reason.endswith(end) for end in TIME_REASONS):
         return "time"
     if family(source) != "remote_write":

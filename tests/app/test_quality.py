@@ -159,6 +159,7 @@ REFUSED = (
     ("remote_write", "too old", "Correct the clock of the sender"),
     ("ingest", "ts lies in the future", "Correct the clock of the sender"),
     ("ingest", "power_watts is above 5000 W", "Correct the sender; docs/contracts.md"),
+    ("npu_exporter", "measured too long before it was read", "a collector of that exporter stands still"),
     ("remote_write", "label not UTF-8", "The protocol forbids it"),
     ("remote_write", "labels not sorted", "The protocol forbids it"),
     ("remote_write", "no metric name", "The protocol forbids it"),
