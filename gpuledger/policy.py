@@ -26,11 +26,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
-from gpuledger.errors import ConfigError
+from gpuledger.errors import BadInput, ConfigError
+from gpuledger.model.people import check_name
 
 
 class Subject(BaseModel):
@@ -79,12 +80,20 @@ class Threshold(Subject):
         return self.model_extra or {}
 
 
+def _person(name: str) -> str:
+    try:
+        check_name("owner", name)
+    except BadInput as error:
+        raise ValueError(error.reason) from None
+    return name
+
+
 class Exemption(Subject):
     """Work that a rule may not accuse until `expires_at`."""
 
     rule: str = "*"
     node: str = "*"
-    owner: str = Field(min_length=1)
+    owner: Annotated[str, Field(min_length=1), AfterValidator(_person)]
     reason: str = Field(min_length=1)
     expires_at: AwareDatetime
 

@@ -68,8 +68,12 @@ def _entries(file: Path, rejections: Rejections) -> Iterator[tuple[str, int, Map
     if file.suffix.lower() == ".toml":
         yield from _tables(text, rejections)
         return
-    header = {name.strip() for name in next(csv.reader(text.splitlines()[:1]), [])}
+    header = [name.strip() for name in next(csv.reader(text.splitlines()[:1]), [])]
     kind = "conversion" if "factor" in header else "price"
+    for name in header:  # a price whose column "tennant" is passed over would be everybody's
+        if name not in _ALLOWED[kind] or header.count(name) > 1:
+            reason = "stands twice" if name in _ALLOWED[kind] else "is not known here"
+            raise BadInput("line 1", f"column {name[:40]!r} {reason}; known: {', '.join(sorted(_ALLOWED[kind]))}")
     for line, cells in rows(text, REQUIRED[kind], rejections):
         yield kind, line, cells
 

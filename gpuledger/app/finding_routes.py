@@ -29,9 +29,25 @@ class Line(BaseModel):
 
 
 class Lines(BaseModel):
-    """The lines of a judged sample."""
+    """The lines of a judged sample, each to be read by itself."""
 
-    lines: list[Line] = Field(max_length=100_000)
+    lines: list[Any] = Field(max_length=100_000)
+
+    def read(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """(lines that can be understood, refusals of the others by line, field and reason).
+
+        A line without a number of its own is named by its place, the first being 1.
+        """
+        good, rejected = [], []
+        for place, one in enumerate(self.lines, 1):
+            try:
+                good.append(Line.model_validate(one).model_dump())
+            except ValidationError as error:
+                first = error.errors()[0]
+                line = one.get("line") if isinstance(one, dict) else None
+                field = ".".join(map(str, first["loc"])) or "line"
+                rejected.append({"line": line if type(line) is int else place, "field": field, "reason": first["msg"]})
+        return good, rejected
 
 
 def _json(content: Any) -> Response:
@@ -123,8 +139,8 @@ def _of_reviews(app: FastAPI) -> None:
         except ValidationError as error:
             first = error.errors()[0]
             raise BadInput("body", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-        lines = [one.model_dump() for one in given.lines]
-        return _json(await run_in_threadpool(lambda: service.reviewing.judge(lines)))
+        lines, rejected = given.read()
+        return _json(await run_in_threadpool(lambda: service.reviewing.judge(lines, rejected)))
 
 
 def _of_policy(app: FastAPI) -> None:
@@ -140,7 +156,7 @@ def _of_policy(app: FastAPI) -> None:
         service = _served(request)
         body = await read_body(request, service.settings.max_body_bytes)
         try:
-            text = body.decode()
+            text = body.decode("utf-8-sig")  # editors write a byte-order mark, which is no TOML
         except UnicodeDecodeError:
             raise BadInput("body", "is no UTF-8") from None
         given = policies.parse_checked(text, "in the request")

@@ -34,6 +34,7 @@ def placeable_gangs(runner: QueryRunner, clock: Clock, asked: Mapping[str, str])
     `asked` may name `at` (default: the end of the ledger, else now), `pool` (default: all) and `gpus`, sizes of gangs
     separated by commas. Raises BadInput naming what is wrong.
     """
+    parameters.only(asked, "at", "pool", "gpus")
     at, sizes = _instant(runner, clock, asked), _sizes(asked.get("gpus", ""))
     cluster = read_cluster(runner, at)
     pool = _pool(asked.get("pool", ""), sorted(set(cluster.pool)))
@@ -46,6 +47,7 @@ def fragmentation(runner: QueryRunner, clock: Clock, asked: Mapping[str, str]) -
 
     `asked` may name `at`, `pool` and `gang_level`, the level in one domain of which every gang has to stand.
     """
+    parameters.only(asked, "at", "pool", "gang_level")
     level = asked.get("gang_level") or None
     if level is not None and level not in LEVELS:
         raise BadInput("gang_level", f"must be one of {', '.join(LEVELS)}")

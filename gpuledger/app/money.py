@@ -125,6 +125,5 @@ def register(app: FastAPI) -> None:
         """What the ledger's hours and the findings cost, by the price book."""
         service, given = request.app.state.service, dict(request.query_params)
         window = service.ledger_window(given.pop("from", None), given.pop("to", None))
-        if strange := sorted(given.keys() - {"by", "price_basis", "currency", "conversion_basis", "reference"}):
-            raise BadInput(strange[0][:40], "is not known here")
+        parameters.only(given, "by", "price_basis", "currency", "conversion_basis", "reference")
         return Response(to_json(money(service, window, given)), media_type="application/json")

@@ -11,6 +11,7 @@ from pydantic import AwareDatetime, BaseModel, Field, ValidationError
 
 from gpuledger.errors import BadInput
 from gpuledger.model import Window
+from gpuledger.model.people import check_name
 from gpuledger.model.vocabulary import CONVERSION_BASES, PRICE_BASES
 
 DIMENSIONS = ("tenant", "node", "model", "state", "pool", "stage", "kind", "workload")
@@ -40,11 +41,18 @@ def decision(body: bytes) -> Decision:
     except ValidationError as error:
         first = error.errors()[0]
         raise BadInput(str(first["loc"][0]) if first["loc"] else "body", first["msg"]) from None
-    if not said.by.strip():
-        raise BadInput("by", "must say who decides")
+    check_name("by", said.by)
+    if said.owner:
+        check_name("owner", said.owner)
     if said.expires_at is not None:
         said.expires_at = instant("expires_at", said.expires_at.isoformat())
     return said
+
+
+def only(given: Mapping[str, Any], *known: str) -> None:
+    """Raise BadInput naming a parameter that is not `known`: a slip of the pen must not answer another question."""
+    if strange := sorted(given.keys() - set(known)):
+        raise BadInput(strange[0][:40], f"is not known here; known: {', '.join(known)}")
 
 
 def instant(name: str, text: Any) -> datetime:

@@ -78,13 +78,15 @@ class Reviewing:
             "rows": [_row(sample, one, rows[one.finding_id], words) for one in drawn],
         }
 
-    def judge(self, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def judge(self, lines: Sequence[Mapping[str, Any]], refused: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
         """Take verdicts in. A line that cannot be used is refused by number, field and reason; the others are kept.
+
+        `refused` are lines that were refused before.
 
         Each line has `line`, `sample`, `finding_id`, `verdict` (right, wrong, cannot_tell), `judged_by` and `note`.
         One without a verdict was not judged yet, and is left out.
         """
-        now, rejected, counts = self._service.clock.now(), [], Counter[str]()
+        now, rejected, counts = self._service.clock.now(), [*map(dict, refused)], Counter[str]()
         for line in lines:
             said = {name: str(line.get(name) or "").strip() for name in Verdict.__slots__}
             said["verdict"] = said["verdict"].lower().replace(" ", "_")

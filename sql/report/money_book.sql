@@ -3,37 +3,65 @@
 -- Grain: one row per price.
 -- Columns: model varchar, tenant varchar, basis varchar, price_per_gpu_hour double, currency varchar, from_at timestamptz, until_at timestamptz, problem varchar, problem_until_at timestamptz
 -- Reads: price
--- Units: currency units for a GPU-hour; problem is empty, overlap (with the next price, until problem_until_at; those hours have no price) or gap (none from until_at to problem_until_at). A price without an end lasts until the next one begins.
+-- Units: currency units for a GPU-hour; problem is empty, overlap (with any later price that differs, the last time of which ends at problem_until_at; those hours have no price) or gap (for some time before problem_until_at, when the next one begins, there is none). A price without an end lasts until the next one begins.
 -- Ignores: nothing; prices of different bases, models or tenants never overlap.
 -- Order: basis, tenant, model, from_at
-with followed as (
+with dated as (
     select
         *,
-        lead(from_at) over next_price as next_from_at,
-        lead(until_at) over next_price as next_until_at,
-        lead(price_per_gpu_hour) over next_price as next_price_per_gpu_hour,
-        lead(currency) over next_price as next_currency
+        lead(from_at) over (partition by basis, model, tenant order by from_at) as next_from_at,
+        coalesce(until_at, next_from_at, timestamptz '2200-01-01 00:00:00+00') as ends_at
     from price
-    window next_price as (partition by basis, model, tenant order by from_at)
+),
+
+-- A long price may outlast its neighbour and overlap with a price after that.
+overlapping as (
+    select
+        one.basis,
+        one.model,
+        one.tenant,
+        one.from_at,
+        max(least(one.ends_at, later.ends_at)) as problem_until_at
+    from dated as one
+    inner join dated as later
+        on
+            one.basis = later.basis
+            and one.model = later.model
+            and one.tenant = later.tenant
+            and one.from_at < later.from_at
+            and one.ends_at > later.from_at
+            and (one.price_per_gpu_hour, one.currency) <> (later.price_per_gpu_hour, later.currency)
+    group by one.basis, one.model, one.tenant, one.from_at
+),
+
+covered as (
+    select
+        *,
+        max(ends_at) over (
+            partition by basis, model, tenant
+            order by from_at
+            rows unbounded preceding
+        ) as covered_until_at
+    from dated
 )
 
 select
-    model,
-    tenant,
-    basis,
-    price_per_gpu_hour,
-    currency,
-    from_at,
-    coalesce(until_at, next_from_at) as until_at,
+    covered.model,
+    covered.tenant,
+    covered.basis,
+    covered.price_per_gpu_hour,
+    covered.currency,
+    covered.from_at,
+    coalesce(covered.until_at, covered.next_from_at) as until_at,
     case
-        when next_from_at is null or until_at is null then ''
-        when until_at < next_from_at then 'gap'
-        when until_at > next_from_at and (price_per_gpu_hour, currency) <> (next_price_per_gpu_hour, next_currency) then 'overlap'
+        when overlapping.problem_until_at is not null then 'overlap'
+        when covered.next_from_at > covered.covered_until_at then 'gap'
         else ''
     end as problem,
     case
-        when problem = 'gap' then next_from_at
-        when problem = 'overlap' then least(until_at, next_until_at)
+        when problem = 'gap' then covered.next_from_at
+        when problem = 'overlap' then overlapping.problem_until_at
     end as problem_until_at
-from followed
+from covered
+left join overlapping using (basis, model, tenant, from_at)
 order by basis, tenant, model, from_at;

@@ -83,6 +83,7 @@ def _snappy(raw: bytes) -> bytes:
     return bytes(pa.compress(raw, codec="snappy", asbytes=True))
 
 
+MARCH = {"from": "2026-03-01", "to": "2026-03-02"}
 WINDOW = {"from_at": "2026-03-01", "to_at": "2026-03-02"}
 READINGS = {"gpu_uuid": "GPU-0", **WINDOW}
 
@@ -161,8 +162,11 @@ CASES: tuple[Case, ...] = (
     ("POST /v1/reviews/sample", "/v1/reviews/sample", {"params": {"size": "many"}}, 400, "size"),
     ("POST /v1/reviews/verdicts", "/v1/reviews/verdicts", {"content": b"\xff"}, 400, "body"),
     ("GET /v1/placeable", "/v1/placeable", {"params": {"gpus": "x"}}, 400, "gpus"),
+    ("GET /v1/placeable", "/v1/placeable", {"params": {"gang_level": "node"}}, 400, "gang_level"),
     ("GET /v1/fragmentation", "/v1/fragmentation", {"params": {"gang_level": "moon"}}, 400, "gang_level"),
+    ("GET /v1/fragmentation", "/v1/fragmentation", {"params": {"gpus": "8"}}, 400, "gpus"),
     *_spans("GET", "/v1/money", "/v1/money"),
+    ("GET /v1/money", "/v1/money", {"params": {"colour": "red", **MARCH}}, 400, "colour"),
     *_spans("GET", "/v1/health-figures", "/v1/health-figures"),
     _status("", "body"),
     _status("{", "body"),
@@ -174,6 +178,11 @@ CASES: tuple[Case, ...] = (
     _status('{"status": "exempted", "by": ""}', "by"),
     _status('{"status": "exempted", "by": "%s"}' % ("x" * 129), "by"),
     _status(r'{"status": "exempted", "by": "\ud800"}', "body"),
+    _status('{"status": "ongoing", "by": "  "}', "by"),
+    _status(r'{"status": "ongoing", "by": "ann\u0000"}', "by"),
+    _status(r'{"status": "ongoing", "by": "ann\u202enimda"}', "by"),
+    _status('{"status": "ongoing", "by": "ann", "owner": " "}', "owner"),
+    _status(r'{"status": "ongoing", "by": "ann", "owner": "li\nwei"}', "owner"),
     _status('{"status": 7, "by": "ann"}', "status"),
     _status('{"status": "resolved", "by": "ann"}', "status"),
     _status('{"status": "exempted", "by": "ann"}', "expires_at"),

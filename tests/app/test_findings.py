@@ -166,6 +166,8 @@ def test_a_policy_exempts_counts_and_ends(found: Callable[..., Api], tmp_path: P
         (EXEMPTION.replace("planted", "idel*"), "exemption 1 (line 2).rule: 'idel*' matches no rule"),
         (EXEMPTION.replace("owner = ", "ownr = "), "exemption 1 (line 2).owner: Field required"),
         (EXEMPTION.replace('"li.wei"', '""'), "exemption 1 (line 2).owner"),
+        (EXEMPTION.replace('"li.wei"', '" "'), "exemption 1 (line 2).owner: Value error, must name somebody"),
+        (EXEMPTION.replace('"li.wei"', r'"li\u202ewei"'), "holds the invisible character U+202E"),
         (EXEMPTION.replace("2026-03-03T12:00:00Z", "2026-03-03T12:00:00"), "exemption 1 (line 2).expires_at"),
         ("[[exemptions]]", "exemptions"),
         pytest.param("a = " + "[" * 3000, "recursion", id="nested too deep"),
@@ -184,6 +186,12 @@ def test_a_policy_may_begin_with_an_editors_mark(tmp_path: Path) -> None:
     assert not load_checked(
         _policy(tmp_path, "\ufeff[[threshold]]\nrule = 'idle_allocation'\nmin_idle_minutes = 60")
     ).exemption
+
+
+def test_a_policy_that_is_sent_may_begin_so_too(api: Api) -> None:
+    text = "\ufeff[[threshold]]\nrule = 'idle_allocation'\nmin_idle_minutes = 60"
+    answer = api.http.post("/v1/policy/check", content=text.encode())
+    assert answer.status_code == 200, answer.text
 
 
 def test_findings_and_policy_on_the_command_line(api: Api, cli: Callable[..., Ran], tmp_path: Path) -> None:

@@ -182,6 +182,24 @@ def test_wrong_lines_are_named_and_the_rest_is_kept(stocked: Callable[..., Api])
     assert api.http.post("/v1/reviews/verdicts", json={"lines": "x"}).json()["field"] == "body"
 
 
+def test_a_line_of_another_shape_costs_itself(stocked: Callable[..., Api]) -> None:
+    api = stocked(*TRAINING[:5])
+    rows = _draw(api, 5)["rows"]
+    lines = [
+        {"line": 2, **_word(rows[0], "right")},
+        {"line": 3, **_word(rows[1], "right"), "note": 7},
+        {"line": "four", **_word(rows[2], "right")},
+        "right",
+        {"line": 6, **_word(rows[3], "x" * 65)},
+        {"line": 7, **_word(rows[3], "right"), "judged_by": "ann\u202e"},
+        {"line": 8, **_word(rows[4], "wrong")},
+    ]
+    answer = api.http.post("/v1/reviews/verdicts", json={"lines": lines}).json()
+    assert (answer["accepted_count"], answer["rejected_count"]) == (2, 5)
+    places = [(3, "note"), (3, "line"), (4, "line"), (6, "verdict"), (7, "judged_by")]
+    assert [(row["line"], row["field"]) for row in answer["rejected"]] == places
+
+
 def _word(row: dict[str, Any], verdict: str) -> dict[str, Any]:
     return {"sample": row["sample"], "finding_id": row["finding_id"], "verdict": verdict, "judged_by": "ann"}
 

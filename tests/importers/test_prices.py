@@ -86,6 +86,21 @@ def test_a_bad_line_costs_itself(tmp_path: Path, line: str, column: str | None) 
     assert reason
 
 
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        (HEADER.replace("tenant", "tennant"), "'tennant' is not known here"),
+        (HEADER.replace("tenant", "model"), "'model' stands twice"),
+        (HEADER.replace("tenant", "factor"), "'price_per_gpu_hour' is not known here"),
+    ],
+)
+def test_a_column_that_is_not_known_is_no_price_for_everybody(tmp_path: Path, header: str, message: str) -> None:
+    assert header != HEADER
+    with pytest.raises(BadInput) as caught:
+        kept(written(tmp_path, header + GOOD))
+    assert message in str(caught.value)
+
+
 def test_factors_are_told_from_prices_by_their_header(tmp_path: Path) -> None:
     text = "model,basis,factor,from_at\nH100,owner,2.5,2026-03-01\n,owner,1,2026-03-01\nA100,owner,0,2026-03-01\n"
     found, bad = kept(written(tmp_path, text))

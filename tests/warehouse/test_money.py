@@ -158,6 +158,21 @@ def test_overlaps_and_holes_are_told_and_not_guessed(house: Warehouse) -> None:
     assert (told[3]["first_at"], told[3]["last_at"]) == (AT + HOUR, AT + 2 * HOUR)
 
 
+def test_a_price_that_outlasts_its_neighbour_overlaps_with_those_after_it(house: Warehouse) -> None:
+    """The first lasts 8 hours; the second agrees with it, the third differs, the fourth begins after a hole."""
+    price(house, 10, "H100", until_at=AT + 8 * HOUR)
+    price(house, 10, "H100", from_at=AT + HOUR, until_at=AT + 2 * HOUR)
+    price(house, 12, "H100", from_at=AT + 4 * HOUR, until_at=AT + 6 * HOUR)
+    price(house, 10, "H100", from_at=AT + 9 * HOUR)
+    book = house.query("money_book").to_pylist()
+    assert [(row["problem"], row["problem_until_at"]) for row in book] == [
+        ("overlap", AT + 6 * HOUR),
+        ("", None),
+        ("gap", AT + 9 * HOUR),
+        ("", None),
+    ]
+
+
 def test_prices_that_overlap_and_agree_are_a_price(house: Warehouse) -> None:
     price(house, 10, "H100", until_at=AT + 3 * HOUR)
     price(house, 10, "H100", from_at=AT + 2 * HOUR)

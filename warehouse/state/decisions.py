@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gpuledger.errors import BadInput
+from gpuledger.model.people import check_name
 
 DECIDED = ("acknowledged", "disputed", "exempted")
 """Statuses that a person or the policy set; a new run never overwrites them."""
@@ -38,8 +39,9 @@ class Decision:
         """Raise BadInput naming what is missing or wrong."""
         if self.status not in (*DECIDED, "ongoing", ""):
             raise BadInput("status", f"must be one of {', '.join((*DECIDED, 'ongoing'))}")
-        if not self.by:
-            raise BadInput("by", "must say who decides")
+        check_name("by", self.by)
+        if self.owner:
+            check_name("owner", self.owner)
         if not self.status and not self.owner:
             raise BadInput("status", "must be given, or an owner")
         self._check_dispute()

@@ -12,6 +12,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session
 
 from gpuledger.errors import BadInput
+from gpuledger.model.people import check_name
 from warehouse.state.decisions import PERSON, RUN
 from warehouse.state.models import FindingChange, FindingReview, FindingState
 
@@ -62,6 +63,7 @@ class FindingReviews:
             raise BadInput("verdict", f"{one.verdict[:40]!r} is not one of {', '.join(VERDICTS)}")
         if not 1 <= len(one.judged_by) <= 128:
             raise BadInput("judged_by", "must have 1 to 128 characters")
+        check_name("judged_by", one.judged_by)
         with Session(self.engine) as session, session.begin():
             row = session.get(FindingReview, (one.finding_id, one.sample))
             if row is None:
