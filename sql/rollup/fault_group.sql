@@ -229,7 +229,8 @@ numbered as (
 select
     min(ts) as ts,
     max(ts) as last_at,
-    arg_min(node, ts) as node,
+    -- Not every telling knows the node: a condition of a card that no inventory has yet does not.
+    coalesce(arg_min(node, ts) filter (where node <> ''), '') as node,
     gpu_uuid,
     arg_min(vendor, ts) as vendor,
     kind,
