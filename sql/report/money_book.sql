@@ -14,8 +14,8 @@ with dated as (
     from price
 ),
 
--- A long price may outlast its neighbour and overlap with a price after that.
 overlapping as (
+    -- A long price may outlast its neighbour and overlap with a price after that.
     select
         one.basis,
         one.model,
