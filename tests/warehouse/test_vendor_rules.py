@@ -94,9 +94,9 @@ def test_an_ai_core_of_zero_at_high_power_contradicts_itself(ledger: Judged) -> 
 HANGING = {"gpu_util_ratio": 0.9, "core_active_ratio": 0.0, "dram_active_ratio": 0.0, "power_watts": 213.9}
 
 
-@pytest.mark.parametrize(
-    ("unlike", "state"),
-    [
+def test_a_hung_collective_on_npus(ledger: Judged) -> None:
+    """Ranks wait for each other: the chips are busy, AI Cores and HBM at rest, power below 90 + 0.4 x 310 = 214 W."""
+    neighbours: list[tuple[dict[str, Any], str]] = [
         ({}, "alloc_stalled"),
         ({"core_active_ratio": 0.049, "dram_active_ratio": 0.049}, "alloc_stalled"),
         ({"power_watts": 100.0}, "alloc_stalled"),
@@ -109,14 +109,14 @@ HANGING = {"gpu_util_ratio": 0.9, "core_active_ratio": 0.0, "dram_active_ratio":
         # An AI Core of exactly zero at more power than waiting takes contradicts itself: utilization alone is left.
         ({"power_watts": 214.0}, "alloc_ungraded"),
         ({"power_watts": 214.0, "core_active_ratio": 0.01}, "alloc_low"),
-    ],
-)
-def test_a_hung_collective_on_npus(ledger: Judged, unlike: dict[str, Any], state: str) -> None:
-    """Ranks wait for each other: the chips are busy, AI Cores and HBM at rest, power below 90 + 0.4 x 310 = 214 W."""
-    ledger.hold("g", "h")
-    for card in ("g", "h"):
-        ledger.read(card, 0, 60, model=ASCEND, **(HANGING | unlike))
-    assert ledger.hours("state") == {state: 2.0}
+    ]
+    for number, (unlike, _) in enumerate(neighbours):
+        cards = (f"{number}-g", f"{number}-h")
+        ledger.hold(*cards, workload_id=f"w{number}", pod=f"p{number}")
+        for card in cards:
+            ledger.read(card, 0, 60, model=ASCEND, **(HANGING | unlike))
+    hours = ledger.hours("workload_id", "state")
+    assert hours == {(f"w{number}", state): 2.0 for number, (_, state) in enumerate(neighbours)}
 
 
 def test_npus_of_which_one_computes_do_not_hang(ledger: Judged) -> None:
