@@ -80,11 +80,11 @@ _WORKER = re.compile(r"^\s*\(\w[^()]{0,120}\bpid=\d+[^()]{0,120}\)\s?")
 STAMP = re.compile(
     r"(?<!\d)(\d{4})[-/]?(\d\d)[-/]?(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?(?!\d)"
 )
-_NUMBER = r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)\w*"
+_NUMBER = r"[-+]?(?:\d[\d,]*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)\w*"
 _RANK = re.compile(r"\[rank-?\s?(\d{1,7})(?:/(\d{1,7}))?\]|\[Rank (\d{1,7})\]", re.IGNORECASE)
 _ITERATION = re.compile(r"\biteration\s+(\d{1,15})\s*/\s*\d{1,15}\s*\|")
 _VERL = re.compile(r"(?:^|\s)step:(\d{1,15})\s+-\s")
-_VERL_PAIR = re.compile(rf"([\w./@-]+):(?:np\.\w+\()?({_NUMBER})\)?(?=\s|$)", re.IGNORECASE)
+_VERL_PAIR = re.compile(rf"(?<![\w./@-])([\w./@-]+):(?:np\.\w+\()?({_NUMBER})\)?(?=\s|$)", re.IGNORECASE)
 _VERL_MORE = re.compile(r"^\s*-?\s*(?:perf|timing_s)/[\w./-]+:")
 _DEEPSPEED = re.compile(r"\b(?:global_step=|step=|steps: )(\d{1,15})\b")
 _DEEPSPEED_RATE = re.compile(rf"\b(?:CurrSamplesPerSec=|samples/sec: )({_NUMBER})")
@@ -92,7 +92,7 @@ _DEEPSPEED_SECONDS = re.compile(rf"\biter time \(s\): ({_NUMBER})")
 _TITAN = re.compile(r"\bstep:\s*(\d{1,15})\s+loss:\s")
 _TITAN_PAIR = re.compile(rf"\b(tps|tflops):\s*({_NUMBER})")
 _MARKS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
-    (Kind.CHECKPOINT, re.compile(r"successfully saved checkpoint\b.*?\biteration\s+(?P<step>\d{1,15})")),
+    (Kind.CHECKPOINT, re.compile(r"successfully saved checkpoint\b.{0,300}?\biteration\s+(?P<step>\d{1,15})")),
     (Kind.SAVING_ASIDE, re.compile(r"scheduled an async checkpoint save at iteration\s+(?P<step>\d{1,15})")),
     (Kind.SAVING, re.compile(r"saving checkpoint at iteration\s+(?P<step>\d{1,15})")),
     (Kind.CHECKPOINT, re.compile(r"\[Torch\] Checkpoint global_step(?P<step>\d{1,15}) is ready now")),
