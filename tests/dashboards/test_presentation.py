@@ -7,10 +7,11 @@ from itertools import pairwise
 import pytest
 
 from gpuledger.model import State, Window
-from gpuledger.model.vocabulary import PENDING_CAUSES, QUEUE_STATUSES, Blame
+from gpuledger.model.vocabulary import PENDING_CAUSES, QUEUE_STATUSES, QUIET_PHASES, Blame
 from gpuledger.presentation import escaping, numbers, spans, states, texts
 from gpuledger.presentation.balance import Balance
 from gpuledger.presentation.findings import view
+from gpuledger.registry import RULES
 
 AT = datetime(2026, 3, 2, tzinfo=UTC)
 
@@ -104,6 +105,12 @@ def test_every_state_has_its_words_and_the_order_holds_each_once():
     assert sorted(states.STATE_ORDER) == sorted(State)
     for state in State:
         assert {f"state.{state}", f"definition.{state}"} <= texts.keys()
+
+
+def test_every_rule_and_every_cause_that_the_ledger_gives_has_its_words():
+    causes = {f"cause.{word}" for word in (*QUIET_PHASES, "serving")}
+    rules = {f"{family}.{rule}" for family in ("rule", "verdict") for rule in RULES if rule != "planted"}
+    assert causes | rules <= texts.keys()
 
 
 def _lightness(colour):
