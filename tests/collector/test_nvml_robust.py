@@ -110,7 +110,7 @@ def test_a_fault_of_any_call_on_one_card_leaves_the_others_readable(nvml_stub, c
 
 def _seen(passes: list[dict[str, Any]], now: datetime) -> list[set[str]]:
     """The cards that each pass has rows of; all rows are such that the service would take them."""
-    incidents, found = Incidents(), []
+    incidents, found = Incidents(), list[set[str]]()
     for number, one in enumerate(passes):
         if "error" in one:
             found.append(set())
