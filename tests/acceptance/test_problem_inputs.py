@@ -109,6 +109,9 @@ def check_outliers(house: Warehouse, values: list[float]) -> None:
     row = house.query("gpu_readings", gpu_uuid="GPU-a", from_at=AT, to_at=AT + 60 * MINUTE, bucket_seconds=3600)
     assert row.column("gpu_util_mean").to_pylist() == [pytest.approx(0.5)]
     assert row.column("gpu_util_max").to_pylist() == [0.5]
+    hold(house, ["GPU-a"], node="n", hours=1)
+    assert states(house, "state", 1)["alloc_ungraded", "alloc_ungraded"] == pytest.approx(57 / 60)
+    assert rate(house, "coverage", 1) == pytest.approx(0.95)
 
 
 # 002: codes that say "blank" are not numbers.
