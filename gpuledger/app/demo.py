@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -54,7 +55,7 @@ class Demo:
         )
         now = self.clock.now()
         end = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
-        self.spec = FleetSpec(nodes=nodes, days=days, seed=seed, end_at=end)
+        self.spec = FleetSpec(nodes=nodes, days=days, seed=seed, end_at=end, scenario="every_vendor")
         self.stop = False
 
     def run(self, *, is_once: bool) -> None:
@@ -77,7 +78,10 @@ class Demo:
             self.console.print(f"{rows:,} records of {self.spec.nodes} nodes and {self.spec.days} days went in")
             self._judge(client)
             exporters = stack.enter_context(LiveServer(simulation, EXPORTERS, self.clock))
-            self._child(stack, "agent", self._agent(exporters.node_urls))
+            hosts = simulation.fleet.hosts
+            pages = [(of.hardware.source, of.name, url) for of, url in zip(hosts, exporters.node_urls, strict=True)]
+            pages += [("node_exporter", of.name, url) for of, url in zip(hosts, exporters.network_urls, strict=True)]
+            self._child(stack, "agent", self._agent(pages))
             self._wait(f"http://{DASHBOARD}/_stcore/health")
             self._announce(client, time.monotonic() - began)
             if not is_once:
@@ -126,13 +130,17 @@ class Demo:
         self.settings.report_directory.mkdir(parents=True, exist_ok=True)
         (self.settings.report_directory / "weekly.html").write_text(html, encoding="utf-8")
 
-    def _agent(self, urls: list[str]) -> Command:
+    def _agent(self, pages: Iterable[tuple[str, str, str]]) -> Command:
+        """The agent that reads `pages`: the source's kind, the node (some pages name none) and the URL of each."""
         lines = [
             f'service_url = "{self.settings.service_url}"',
             f'spool_directory = "{self.directory / "spool"}"',
             f"flush_seconds = {LIVE_SECONDS}",
             f'metrics_listen = "{AGENT}"',
-            *(f'[[dcgm]]\nurl = "{url}"\ninterval_seconds = {LIVE_SECONDS}' for url in urls),
+            *(
+                f'[[source]]\nkind = "{kind}"\nnode = "{node}"\nurl = "{url}"\ninterval_seconds = {LIVE_SECONDS}'
+                for kind, node, url in pages
+            ),
         ]
         config = self.directory / "collector.toml"
         config.write_text("\n".join(lines) + "\n", encoding="utf-8")
