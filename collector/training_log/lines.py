@@ -85,7 +85,7 @@ _RANK = re.compile(r"\[rank-?\s?(\d{1,7})(?:/(\d{1,7}))?\]|\[Rank (\d{1,7})\]", 
 _ITERATION = re.compile(r"\biteration\s+(\d{1,15})\s*/\s*\d{1,15}\s*\|")
 _VERL = re.compile(r"(?:^|\s)step:(\d{1,15})\s+-\s")
 _VERL_PAIR = re.compile(rf"(?<![\w./@-])([\w./@-]+):(?:np\.\w+\()?({_NUMBER})\)?(?=\s|$)", re.IGNORECASE)
-_VERL_MORE = re.compile(r"^\s*-?\s*(?:perf|timing_s)/[\w./-]+:")
+_VERL_MORE = re.compile(r"^\s*(?:-\s*)?(?:perf|timing_s)/[\w./-]+:")
 _DEEPSPEED = re.compile(r"\b(?:global_step=|step=|steps: )(\d{1,15})\b")
 _DEEPSPEED_RATE = re.compile(rf"\b(?:CurrSamplesPerSec=|samples/sec: )({_NUMBER})")
 _DEEPSPEED_SECONDS = re.compile(rf"\biter time \(s\): ({_NUMBER})")

@@ -13,6 +13,7 @@ import yaml
 
 from collector.sources.training_log import TrainingLogSource
 from collector.training_log import Declared, LineReader, Places, Progress, Rows, Subject, progress_rows
+from fuzz._harness import deadline
 from gpuledger.model import JobStep
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -149,6 +150,14 @@ def test_colours_worker_names_and_numpy_numbers_are_seen_through():
     text = "\x1b[36m(TaskRunner pid=12)\x1b[0m step:9 - perf/time_per_step:np.float64(2.5) - perf/throughput:100.0\n"
     (step,) = rows_of(text).steps
     assert (step.step, step.step_seconds) == (9, 2.5)
+
+
+@pytest.mark.parametrize("tail", [b"-", b"-" + b" " * 60_000])
+def test_a_line_of_blanks_takes_no_longer_than_its_length(tail):
+    """Found by hand: each blank was tried before and behind the dash, which took minutes."""
+    lines = [b"step:1 - a:1", b" " * 60_000 + tail + b"perf/x"]
+    with deadline(20.0):  # a hang, not a time: it takes milliseconds
+        assert [told.step for told in LineReader("verl").read(lines)] == [1]
 
 
 # --- files
