@@ -162,6 +162,14 @@ OF_SCENARIO = {
         replace(A100, pool="a100-hami", weight=0.5, sharing="hami"),
         replace(L40S, pool="l40s-hami", weight=0.5, sharing="hami"),
     ),
+    "one_of_each": (
+        replace(H100, weight=1 / 7),
+        replace(L40S, weight=2 / 7),
+        replace(HARDWARE[3], weight=1 / 7),
+        replace(A100, pool="a100-hami", weight=1 / 7, sharing="hami"),
+        replace(ASCEND, weight=1 / 7),
+        replace(MI300X, weight=1 / 7, shows_profiling=True),
+    ),
     "timeslice": (
         Hardware("a100-timeslice", "A100", "NVIDIA A100-SXM4-80GB", 0.5, 128, 1_032_192, 81_920, 1_410, 1_593),
         Hardware("l40s-timeslice", "L40S", "NVIDIA L40S", 0.5, 96, 774_144, 46_068, 2_520, 9_001),

@@ -2,7 +2,8 @@
 
 `/nodes/<node>/metrics` is the node's page at the clock's time (503 while its exporter does not answer, or after the
 script has ended), `/nodes/<node>/network` node_exporter's page of its network adapters; `/ksm/metrics` is
-kube-state-metrics of them all; `/` lists the pages of nodes, one a line.
+kube-state-metrics of them all, `/servers/<pod>/metrics` the page of a server of models (503 while none runs in that
+pod); `/` lists the pages of nodes, one a line.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ class LiveServer:
             return HTTPStatus.OK, "".join(lines).encode()
         if path == KUBE_STATE_PATH:
             return self._page(self.simulation.kube_state_page)
+        if path.startswith("/servers/") and path.endswith("/metrics"):
+            return self._page(partial(self.simulation.server_page, path[len("/servers/") : -len("/metrics")]))
         node, _, what = path.removeprefix("/nodes/").rpartition("/")
         pages = {"metrics": self.simulation.node_page, "network": self.simulation.network_page}
         if not path.startswith("/nodes/") or node not in self._nodes or what not in pages:

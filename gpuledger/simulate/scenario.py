@@ -13,6 +13,7 @@ from gpuledger.simulate import faults, mixes, shapes, sharing
 from gpuledger.simulate.fleet import Host
 from gpuledger.simulate.lanes import Deck, Lane, Request, fill, pods_job
 from gpuledger.simulate.notebooks import Seat, add_classroom, add_notebook
+from gpuledger.simulate.one_of_each import one_of_each
 from gpuledger.simulate.plots import GANGS, PACKED
 from gpuledger.simulate.script import Job, Phase, Quotas, Script
 from gpuledger.simulate.services import Service, add_service
@@ -252,6 +253,7 @@ SCENARIOS: Mapping[str, Callable[[Script], None]] = {
     "notebooks": mixes.notebooks,
     "ascend": mixes.ascend,
     "clean": mixes.clean,
+    "one_of_each": one_of_each,
 }
 
 

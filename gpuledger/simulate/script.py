@@ -71,7 +71,8 @@ class Hold:
 class Job:
     """A workload. `start` None: it never ran, and `end` is when it was withdrawn. CPU and memory are a pod's.
 
-    `progress` is what it says of itself; None: nothing.
+    `progress` is what it says of itself; None: nothing. `server` is the kind of its servers of models; empty: they show
+    no page.
     """
 
     workload_id: str
@@ -93,6 +94,7 @@ class Job:
     is_gang: bool = False
     holds: tuple[Hold, ...] = ()
     progress: Progress | None = None
+    server: str = ""
 
     @property
     def asked_gpus(self) -> float:

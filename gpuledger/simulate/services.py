@@ -2,7 +2,7 @@
 
 Styles: `concentrated` keeps its size and sends the night's little traffic to its first replicas; `spread` keeps its
 size and spreads it thinly, `thin` too, from one hour to the next; `scaled` starts and ends replicas with the tide;
-`steady` has a small load all day, `bright` a large one.
+`steady` has a small load all day, `bright` a large one; `trickle` answers so few requests that its cards read idle.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ STANDBY = Mark("lookalike", "idle_allocation", "standby_floor", "idle replicas o
 LOW_LOAD = Mark("lookalike", "idle_allocation", "low_load", "a small load all day")
 THIN_LOAD = Mark("lookalike", "idle_allocation", "thin_night_load", "every replica still answers at night")
 LOW_SERVING = Mark("advice", "low_activity", "low_serving", "memory full, few SMs at work: a card for several services")
+ANSWERING = Mark("lookalike", "idle_allocation", "answering", "a request now and then, on cards that read idle")
+TRICKLE_SM_RATIO = 0.01
 LOADING = Mark("lookalike", "idle_allocation", "model_load", "loading weights before the pod is ready")
 
 
@@ -34,6 +36,7 @@ class Service:
     """A service on `cards`, `gpus` of them a replica; `floor` is its declared minimum of replicas.
 
     `tide` is how much of a busy replica's activity is gone at night. `is_graded`: little activity is marked as advice.
+    `server` is the kind of its servers; empty: they show no page.
     """
 
     team: str
@@ -46,6 +49,7 @@ class Service:
     fb: float
     tide: float = 0.3
     is_graded: bool = False
+    server: str = ""
 
     @property
     def replicas(self) -> int:
@@ -89,8 +93,8 @@ def add_service(script: Script, service: Service, rng: np.random.Generator) -> N
     script.jobs.append(job)
     if service.style == "spread":
         _plant_over_provision(script, service, name, want)
-    tide = 0.08 if service.style in ("steady", "bright") else TIDE
-    peak = len(service.cards) * (0.5 if service.style == "steady" else 1.0)
+    tide = 0.08 if service.style in ("steady", "bright", "trickle") else TIDE
+    peak = len(service.cards) * {"steady": 0.5, "trickle": 0.02}.get(service.style, 1.0)
     lives = sorted({(hold.pod, hold.ready, hold.end) for hold in holds})
     script.loads.append(
         Load(name, peak, tide, 25.0, service.shift_minutes, tuple((ready, end) for _, ready, end in lives))
@@ -103,7 +107,13 @@ def _service_job(script: Script, service: Service, name: str, start: int, holds:
     shell = pods_job(script, want, times, ())
     script.job_count -= 1
     return replace(
-        shell, workload_id=name, pods=service.replicas, min_replicas=service.floor, is_gang=False, holds=holds
+        shell,
+        workload_id=name,
+        pods=service.replicas,
+        min_replicas=service.floor,
+        is_gang=False,
+        holds=holds,
+        server=service.server,
     )
 
 
@@ -161,10 +171,13 @@ def _replica(
 def _traffic(service: Service, replica: int, span: tuple[int, int], want: dict[int, int]) -> list[Phase]:
     low = (LOW_SERVING,) if service.is_graded else ()
     busy = shapes.serving(service.sm, service.fb, service.tide)
-    if service.style == "steady":
-        return [Phase(*span, shapes.serving(max(0.08, service.sm * 0.2), service.fb, 0.0), LOW_LOAD, low)]
-    if service.style == "bright":
-        return [Phase(*span, busy)]
+    all_day = {
+        "steady": Phase(*span, shapes.serving(max(0.08, service.sm * 0.2), service.fb, 0.0), LOW_LOAD, low),
+        "bright": Phase(*span, busy),
+        "trickle": Phase(*span, replace(shapes.idle(service.fb), sm=TRICKLE_SM_RATIO, util=0.02), ANSWERING, low),
+    }
+    if service.style in all_day:
+        return [all_day[service.style]]
     if service.style == "thin":
         night = _runs(want, lambda count: count <= max(service.floor, service.replicas // 2), span)
         few = shapes.serving(0.2 * service.sm, service.fb, 0.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from gpuledger.simulate import shapes
@@ -41,6 +43,19 @@ def whole_and_parted(script: Script) -> None:
         if not card.slices:
             _follow(script, Seat(card.index, 1.0, None), script.rng(32, card.index))
     mig(script)
+
+
+def side_by_side(script: Script, taken: Collection[int]) -> None:
+    """Whole cards, slices and HAMi's parts, each as its host has it; nothing on the cards that are `taken`."""
+    for card in (card for card in script.fleet.cards if card.index not in taken):
+        rng = script.rng(33, card.index)
+        parts = PARTS[card.index % len(PARTS)] if script.fleet.hosts[card.host].hardware.sharing else (1.0,)
+        seats = [Seat(card.index, share, None, paints=number == 0) for number, share in enumerate(parts)]
+        if card.slices:
+            seats = [Seat(card.index, part.share, number) for number, part in enumerate(card.slices)]
+        for seat in seats:
+            _follow(script, seat, rng)
+    _settle(script)
 
 
 def timeslice(script: Script) -> None:

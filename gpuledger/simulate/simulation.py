@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 
 from gpuledger.errors import BadInput
 from gpuledger.simulate import truth as truths
+from gpuledger.simulate.exporter_pages import engines
 from gpuledger.simulate.fleet import Fleet
 from gpuledger.simulate.kube_state import kube_state_page
 from gpuledger.simulate.pages import PageMaker
-from gpuledger.simulate.pods import held_hours, pod_records
+from gpuledger.simulate.pods import PodRun, held_hours, pod_records
 from gpuledger.simulate.progress_records import progress_tables
 from gpuledger.simulate.reading_tables import ReadingTables
 from gpuledger.simulate.scenario import write_script
@@ -100,6 +101,18 @@ class Simulation:
     def network_page(self, node: str, at: datetime) -> bytes:
         """What node_exporter of `node` shows of its network adapters at `at`. Raises like `node_page`."""
         return self._pages.network_page(node, self._second(at))
+
+    def servers(self, at: datetime) -> Sequence[PodRun]:
+        """The pods whose servers of models show a page at `at`. Raises BadInput for an instant outside the script."""
+        second = self._second(at)
+        return [run for run in self._telemetry.runs if run.job.server and run.start * 60 <= second < run.end * 60]
+
+    def server_page(self, pod: str, at: datetime) -> bytes:
+        """What the server in `pod` shows at `at`. Raises BadInput where no such server runs then."""
+        run = next((run for run in self.servers(at) if run.name == pod), None)
+        if run is None:
+            raise BadInput("pod", "no server runs there")
+        return engines.SERVERS[run.job.server](engines.served(run, self._second(at)))
 
     def hami_scheduler_page(self, at: datetime) -> bytes:
         """What HAMi's scheduler shows at `at`. Raises BadInput for an instant outside the script."""
