@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from dashboards import notices
-from dashboards.questions import network
+from dashboards.questions import network, services
 from dashboards.view import View, bar_column, hours_column, percent_column, queries_note, show_table
 from gpuledger.model import State
 from gpuledger.presentation import escaping, numbers
@@ -35,8 +35,9 @@ def show(view: View) -> None:
     _slow(view, [each for each in found if each.analyzer == SLOW])
     _goodput(view)
     network.show(view)
+    services.show(view)
     _recorded(view, recorded)
-    queries_note(view, "GET /v1/findings", "GET /v1/health-figures", "fault_list", *network.QUERIES)
+    queries_note(view, "GET /v1/findings", "GET /v1/health-figures", "fault_list", *network.QUERIES, *services.QUERIES)
 
 
 def _findings(view: View) -> list[dict[str, Any]]:

@@ -345,6 +345,7 @@ QUERIES: Mapping[str, Callable[[Mapping[str, Any]], list[dict[str, Any]]]] = {
     "waits": lambda _: recorded_queues.waits(HOSTILE),
     "fragmentation_series": recorded_api.fragmentation,
     "fault_list": lambda p: recorded_api.faults(p, HOSTILE),
+    "service_activity": lambda p: recorded_api.service_activity(p, HOSTILE),
     "fabric_by_node": lambda p: recorded_api.fabric_by_node(p, HOSTILE),
     "fabric_by_gang": lambda p: recorded_api.fabric_by_gang(p, HOSTILE),
     "money_currencies": lambda _: [{"currency": code, "price_count": 1} for code in ("CNY", "USD")],

@@ -178,6 +178,18 @@ def fabric_by_node(p: Mapping[str, Any], hostile: str) -> list[dict[str, Any]]:
     return [row, {**row, **silent}, {**row, "hour_at": p["to_at"], "sent_bytes_per_second": 25e9, "use_ratio": 0.5}]
 
 
+def service_activity(p: Mapping[str, Any], hostile: str) -> list[dict[str, Any]]:
+    """Rows of query `service_activity`: a service in two hours, prefill and decode apart, and an unread one."""
+    row = {"workload_id": hostile, "role": "prefill", "bucket_at": p["from_at"], "requests_per_second": 4.0}
+    row |= {"running_requests": 2.0, "waiting_requests": 0.0, "replica_count": 2, "engine_count": 2}
+    row |= {"kv_cache_used_mean_ratio": 0.5, "kv_cache_used_max_ratio": 0.9, "prompt_tokens_per_second": 2400.0}
+    row |= {"generation_tokens_per_second": None, "first_token_seconds": 0.4, "output_token_seconds": None}
+    decode = {"role": "decode", "requests_per_second": None, "first_token_seconds": None, "output_token_seconds": 0.025}
+    unread = {"workload_id": "unread", "role": "unified", "engine_count": 0, "requests_per_second": 9.0}
+    later = {"bucket_at": p["to_at"], "requests_per_second": 5.0}
+    return [row, {**row, **decode}, {**row, **unread}, {**row, **later}]
+
+
 def fabric_by_gang(p: Mapping[str, Any], hostile: str) -> list[dict[str, Any]]:
     """Rows of query `fabric_by_gang`: one gang that shares a node, and one of whose nodes nothing was told."""
     row = {"hour_at": p["from_at"], "workload_id": hostile, "node_count": 2, "told_node_count": 2}

@@ -140,6 +140,22 @@ def test_without_adapters_the_page_says_which_sources_read_them(monkeypatch):
     assert "No network adapter was read" in texts_of(open_page(monkeypatch, Offline(), "health"))
 
 
+def test_services_show_their_last_hour_with_prefill_and_decode_apart(monkeypatch):
+    shown = table(open_page(monkeypatch, RecordedClient(), "health"), "first_token")
+    assert (list(shown["role"]), list(shown["requests"].dropna())) == (["prefill", "decode"], [5.0])
+    assert (list(shown["first_token"].dropna()), list(shown["output_token"].dropna())) == ([400.0], [25.0])
+    assert (list(shown["cache_mean"]), list(shown["cache_most"])) == ([0.5] * 2, [0.9] * 2)
+
+
+def test_without_servers_the_page_says_which_sources_read_them(monkeypatch):
+    class Silent(RecordedClient):
+        def query(self, name, /, **parameters):
+            found = super().query(name, **parameters)
+            return found.slice(0, 0) if name == "service_activity" else found
+
+    assert "No server of models was read" in texts_of(open_page(monkeypatch, Silent(), "health"))
+
+
 def test_what_was_observed_and_what_is_expected_are_told_apart(monkeypatch):
     test = open_page(monkeypatch, RecordedClient(), "health")
     found = metrics_of(test)
