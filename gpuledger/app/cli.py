@@ -115,7 +115,7 @@ app.command()(collect)
 def simulate(  # noqa: PLR0913, PLR0917 a command's options are its arguments
     nodes: Annotated[int, typer.Option(min=1, max=4096, help="nodes of 8 GPUs")],
     days: Annotated[int, typer.Option(min=1, max=400, help="days of history")],
-    out: Annotated[Path, typer.Option(help="folder for telemetry and truth.parquet")],
+    out: Annotated[Path, typer.Option(help="folder for telemetry, training logs and truth.parquet")],
     seed: Annotated[int, typer.Option(help="same seed, same fleet")] = 1,
     scenario: Annotated[str, typer.Option(help="mixed, busy, mig or timeslice")] = "mixed",
     warehouse: Warehouse = None,

@@ -15,6 +15,7 @@ from gpuledger.app.printing import progress
 from gpuledger.config import Settings
 from gpuledger.model import RECORDS
 from gpuledger.simulate import FleetSpec, Simulation, simulate, write
+from gpuledger.simulate.training_logs import write_training_logs
 
 ENDS = {"allocation": ("ready_at", "ended_at"), "workload": ("started_at", "ended_at")}
 """What of a record happens later than its beginning."""
@@ -55,10 +56,11 @@ def backfill(client: Client, simulation: Simulation, name: str, until: datetime 
 def simulate_into(
     out: Path, settings: Settings | None, *, nodes: int, days: int, seed: int, scenario: str
 ) -> dict[str, Any]:
-    """Simulate, write Parquet files into `out`, and load the warehouse of `settings` where one is given."""
+    """Simulate, write Parquet files and training logs into `out`, and load the warehouse of `settings` if given."""
     simulation = simulate(FleetSpec(nodes=nodes, days=days, seed=seed, scenario=scenario))
     out.mkdir(parents=True, exist_ok=True)
     answer: dict[str, Any] = {"out": str(out), "rows": dict(write(simulation, out))}
+    answer["training_logs"] = write_training_logs(simulation.script, out / "logs")
     if settings is None:
         return answer
     spec = simulation.spec

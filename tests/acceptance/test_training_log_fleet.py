@@ -69,7 +69,8 @@ def test_a_hang_that_reads_100_percent_is_stalled_on_every_card(house, frozen) -
     during = spans.join(
         hung, left_on=["workload_id", "gpu_uuid"], right_on=["subject_id", "gpu_uuid"], coalesce=True
     ).filter((pl.col("from_at") < pl.col("hung_until_at")) & (pl.col("until_at") > pl.col("hung_from_at")))
-    assert during["gpu_util_ratio"].min() >= 0.9
+    assert during.height
+    assert during.filter(pl.col("gpu_util_ratio") < 0.9).is_empty()
     found = spans.filter(pl.col("workload_id").is_in(hung["subject_id"].unique().implode()))
     hours = dict(found.group_by("state").agg(pl.col("gpu_hours").sum()).iter_rows())
     assert hours["alloc_stalled"] == pytest.approx(frozen["gpu_hours"].sum(), abs=1e-6)
