@@ -76,9 +76,7 @@ _TYPES = (
     RecordType("workload_phase", progress.WorkloadPhase, ("workload_id", "pod", "from_at"), "from_at"),
     RecordType("checkpoint", progress.Checkpoint, ("workload_id", "ts"), "ts", is_stream=True),
     RecordType("fault_event", health.FaultEvent, ("ts", "node", "gpu_uuid", "kind", "code"), "ts", is_stream=True),
-    RecordType(
-        "link_reading", fabric.LinkReading, ("node", "device", "port", "source", "ts"), "ts", is_stream=True
-    ),
+    RecordType("link_reading", fabric.LinkReading, ("node", "device", "port", "source", "ts"), "ts", is_stream=True),
     RecordType("price", money.Price, ("model", "tenant", "basis", "from_at"), "from_at"),
     RecordType("conversion", money.Conversion, ("model", "basis", "from_at"), "from_at"),
     RecordType("service_load", work.ServiceLoad, ("workload_id", "ts"), "ts", is_stream=True),

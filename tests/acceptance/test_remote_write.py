@@ -20,8 +20,8 @@ from typing import Any
 import httpx
 import pytest
 
-from collector.devices.assemble import Options, assemble
 from collector.dcgm.labels import SeriesReader
+from collector.devices.assemble import Options, assemble
 from collector.exposition import ExpositionParser, Series
 from collector.samples import Samples
 from collector.sources.dcgm import Target, parse

@@ -91,7 +91,12 @@ def test_an_ai_core_of_zero_at_high_power_contradicts_itself(ledger: Judged) -> 
     assert ledger.hours("state", "basis") == {("alloc_unknown", "contradictory"): 1.0}
 
 
-HANGING = {"gpu_util_ratio": 0.9, "core_active_ratio": 0.0, "dram_active_ratio": 0.0, "power_watts": 213.9}
+HANGING: dict[str, Any] = {
+    "gpu_util_ratio": 0.9,
+    "core_active_ratio": 0.0,
+    "dram_active_ratio": 0.0,
+    "power_watts": 213.9,
+}
 
 
 def test_a_hung_collective_on_npus(ledger: Judged) -> None:
