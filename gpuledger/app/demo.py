@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -38,6 +38,7 @@ log = structlog.get_logger("gpuledger.demo")
 
 SERVICE, DASHBOARD, EXPORTERS, AGENT = "127.0.0.1:8420", "127.0.0.1:8501", "127.0.0.1:9400", "127.0.0.1:9410"
 LIVE_SECONDS = 15
+TOLD_BY_LOGS = ("job_step", "checkpoint")
 
 
 class Demo:
@@ -56,6 +57,7 @@ class Demo:
         now = self.clock.now()
         end = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
         self.spec = FleetSpec(nodes=nodes, days=days, seed=seed, end_at=end, scenario="every_vendor")
+        self.logs = directory.absolute() / "logs"
         self.stop = False
 
     def run(self, *, is_once: bool) -> None:
@@ -74,18 +76,17 @@ class Demo:
             client = connect(self.settings.service_url, self.settings)
             self._wait(f"http://{SERVICE}/readyz")
             # What the script says of the rest of this hour is left to the live pages.
-            rows = backfill(client, simulation, f"demo-{self.spec.seed}", until=self.clock.now())
+            known_until = self.clock.now()
+            rows = backfill(client, simulation, f"demo-{self.spec.seed}", until=known_until)
             self.console.print(f"{rows:,} records of {self.spec.nodes} nodes and {self.spec.days} days went in")
             self._judge(client)
             exporters = stack.enter_context(LiveServer(simulation, EXPORTERS, self.clock))
-            hosts = simulation.fleet.hosts
-            pages = [(of.hardware.source, of.name, url) for of, url in zip(hosts, exporters.node_urls, strict=True)]
-            pages += [("node_exporter", of.name, url) for of, url in zip(hosts, exporters.network_urls, strict=True)]
-            self._child(stack, "agent", self._agent(pages))
+            self.logs.mkdir()
+            self._child(stack, "agent", self._agent(list(_sources(simulation, exporters, self.clock.now()))))
             self._wait(f"http://{DASHBOARD}/_stcore/health")
             self._announce(client, time.monotonic() - began)
             if not is_once:
-                self._live(client, simulation, dashboards)
+                self._live(client, simulation, dashboards, known_until)
 
     def _asked_to_stop(self, number: int, _frame: FrameType | None) -> None:
         if self.stop:
@@ -130,18 +131,21 @@ class Demo:
         self.settings.report_directory.mkdir(parents=True, exist_ok=True)
         (self.settings.report_directory / "weekly.html").write_text(html, encoding="utf-8")
 
-    def _agent(self, pages: Iterable[tuple[str, str, str]]) -> Command:
-        """The agent that reads `pages`: the source's kind, the node (some pages name none) and the URL of each."""
+    def _agent(self, sources: Iterable[Mapping[str, str]]) -> Command:
+        """The agent that reads `sources`, each its settings, and the logs of training."""
         lines = [
             f'service_url = "{self.settings.service_url}"',
             f'spool_directory = "{self.directory / "spool"}"',
             f"flush_seconds = {LIVE_SECONDS}",
             f'metrics_listen = "{AGENT}"',
-            *(
-                f'[[source]]\nkind = "{kind}"\nnode = "{node}"\nurl = "{url}"\ninterval_seconds = {LIVE_SECONDS}'
-                for kind, node, url in pages
-            ),
+            "[[source]]",
+            'kind = "training_log"',
+            f'path = "{self.logs}/{{workload}}.log"',
+            f'state_directory = "{self.directory / "training_log"}"',
         ]
+        for source in sources:
+            lines += ["[[source]]", *(f'{name} = "{value}"' for name, value in source.items())]
+            lines += [f"interval_seconds = {LIVE_SECONDS}"]
         config = self.directory / "collector.toml"
         config.write_text("\n".join(lines) + "\n", encoding="utf-8")
         return own_command("collect", "--config", str(config))
@@ -163,9 +167,10 @@ class Demo:
         say(f"Report      {self.settings.report_directory / 'weekly.html'}")
         say(f"Up after {seconds:.0f} s. Ctrl-C stops everything.")
 
-    def _live(self, client: Client, simulation: Simulation, dashboards: subprocess.Popen[bytes]) -> None:
-        """Tell the service what a scheduler would, as long as the script and the user last."""
-        told = self.clock.now()
+    def _live(
+        self, client: Client, simulation: Simulation, dashboards: subprocess.Popen[bytes], told: datetime
+    ) -> None:
+        """From `told` on, tell what a scheduler would and write what trainers log, as long as script and user last."""
         try:
             while dashboards.poll() is None and told < self.spec.end_at + timedelta(days=1):
                 self.clock.sleep(LIVE_SECONDS)
@@ -177,12 +182,27 @@ class Demo:
             self.console.print("\nstopping")
 
     def _tell(self, client: Client, simulation: Simulation, since: datetime, until: datetime) -> None:
+        for workload, text in simulation.live_logs(since, until):
+            with (self.logs / f"{workload}.log").open("a", encoding="utf-8") as log_file:
+                log_file.write(text)
         try:
             for record, table in simulation.live_records(since, until).items():
-                if table.num_rows:
+                if table.num_rows and record not in TOLD_BY_LOGS:
                     client.ingest(record, table, f"live-{record}-{until.astimezone(UTC):%Y%m%dT%H%M%S}")
         except GpuledgerError as error:
             log.warning("live_records_not_sent", error=str(error))
+
+
+def _sources(simulation: Simulation, exporters: LiveServer, now: datetime) -> Iterator[Mapping[str, str]]:
+    """The settings of each page: of every node its cards and its network (some name no node), and servers of models."""
+    hosts = simulation.fleet.hosts
+    for host, cards, network in zip(hosts, exporters.node_urls, exporters.network_urls, strict=True):
+        yield {"kind": host.hardware.source, "node": host.name, "url": cards}
+        yield {"kind": "node_exporter", "node": host.name, "url": network}
+    for run in simulation.servers(now):
+        url = f"{exporters.url}/servers/{run.name}/metrics"
+        whose = {"namespace": run.namespace, "pod": run.name, "workload_id": run.job.workload_id}
+        yield {"kind": run.job.server, "url": url, **whose}
 
 
 def _check_free(listen: str) -> None:

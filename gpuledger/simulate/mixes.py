@@ -100,7 +100,9 @@ LAYOUTS = ((4, 4), (8,), (4, 2, 1, 1), (2, 2, 2, 2), (4, 2, 2))
 TEAMS_IN_TURN = (POSTTRAIN, PRETRAIN, EVALUATION)
 
 
-def _lanes(script: Script, hosts: Sequence[Host], gangs: Sequence[Story], alone: Sequence[Story], stream: int) -> None:
+def fill_lanes(
+    script: Script, hosts: Sequence[Host], gangs: Sequence[Story], alone: Sequence[Story], stream: int
+) -> None:
     """Lanes on all cards of `hosts`: four cards and more play `gangs`, fewer `alone`."""
     wide, narrow = Deck(gangs, script.rng(stream, 1)), Deck(alone, script.rng(stream, 2))
     teams = cycle(TEAMS_IN_TURN)
@@ -149,7 +151,7 @@ def training(script: Script) -> None:
     _break(script, hosts)
     ailments.wear_out(script, hosts[-1], int(script.spec.end_minute * script.rng(58).uniform(0.2, 0.3)))
     faults.mute_exporter(script, hosts[1 % len(hosts)], script.rng(51))
-    _lanes(script, hosts, IN_GANGS, ALONE, 52)
+    fill_lanes(script, hosts, IN_GANGS, ALONE, 52)
     _strand(script, stranded)
     fill_cpus(script, full, script.rng(57))
     _overheat(script, stranded, 4)
@@ -164,7 +166,7 @@ def serving(script: Script) -> None:
     _break(script, train)
     _serve(script, hosts, ("concentrated", "thin", "scaled", "steady", "bright"))
     faults.mute_exporter(script, hosts[0], script.rng(51))
-    _lanes(script, train, IN_GANGS, ALONE, 62)
+    fill_lanes(script, train, IN_GANGS, ALONE, 62)
     _strand(script, stranded)
     _overheat(script, stranded, 4)
     _wait(script)
@@ -183,7 +185,7 @@ def notebooks(script: Script) -> None:
         add_notebook(
             script, NOTEBOOKS, Seat(card, 1.0, marks=(ROOM_LEFT,)), script.rng(71, card), next(habits), INTERACTIVE
         )
-    _lanes(script, train, IN_GANGS, ALONE, 72)
+    fill_lanes(script, train, IN_GANGS, ALONE, 72)
     _strand(script, stranded)
     _overheat(script, stranded, 4)
     _wait(script)
@@ -197,8 +199,8 @@ def ascend(script: Script) -> None:
     _break(script, train)
     rng, end = script.rng(84), script.spec.end_minute
     ailments.ail_npus(script, npus[0], int(end * rng.uniform(0.2, 0.4)), int(end * rng.uniform(0.5, 0.7)))
-    _lanes(script, npus, ON_NPUS, ON_NPUS_ALONE, 82)
-    _lanes(script, train, IN_GANGS, ALONE, 83)
+    fill_lanes(script, npus, ON_NPUS, ON_NPUS_ALONE, 82)
+    fill_lanes(script, train, IN_GANGS, ALONE, 83)
     for host in (stranded, small):
         _strand(script, host)
     _overheat(script, small, 4)
@@ -208,7 +210,7 @@ def ascend(script: Script) -> None:
 def clean(script: Script) -> None:
     """Nothing to find: honest work on every card, much of which looks like waste, and services of the right size."""
     train = [*script.fleet.pool("h100-train"), *script.fleet.pool("a100-shared")]
-    _lanes(script, train, (*HONEST, alike.reinforced), HONEST, 90)
+    fill_lanes(script, train, (*HONEST, alike.reinforced), HONEST, 90)
     _serve(script, script.fleet.pool("h20-serve"), ("bright",))
     faults.mute_exporter(script, train[0], script.rng(51))
     end = script.spec.end_minute

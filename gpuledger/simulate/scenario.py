@@ -141,17 +141,17 @@ def _train(script: Script, roles: Roles, usable: Mapping[int, tuple[int, ...]]) 
 
 
 def _train_elsewhere(script: Script) -> None:
-    """Gangs on half of the hosts of other vendors' cards, small jobs on the rest; nothing where there are none."""
-    for stream, pool in ((11, "npu-train"), (12, "mi300x-train")):
-        hosts = script.fleet.pool(pool)
-        gangs = [Lane(host.cards, team) for host, team in zip(hosts[::2], cycle(GANG_TEAMS), strict=False)]
-        small = [
-            Lane(host.cards[first : first + 4], team)
-            for host in hosts[1::2]
-            for first, team in ((0, POSTTRAIN), (4, BLOCKED))
-        ]
-        fill(script, gangs, Deck(GANGS, script.rng(stream, 1)))
-        fill(script, small, Deck(PACKED, script.rng(stream, 2)))
+    """Jobs with logs on NPUs, gangs and small jobs on AMD's cards; nothing where there are none."""
+    mixes.fill_lanes(script, script.fleet.pool("npu-train"), mixes.ON_NPUS, mixes.ON_NPUS_ALONE, 11)
+    hosts = script.fleet.pool("mi300x-train")
+    gangs = [Lane(host.cards, team) for host, team in zip(hosts[::2], cycle(GANG_TEAMS), strict=False)]
+    small = [
+        Lane(host.cards[first : first + 4], team)
+        for host in hosts[1::2]
+        for first, team in ((0, POSTTRAIN), (4, BLOCKED))
+    ]
+    fill(script, gangs, Deck(GANGS, script.rng(12, 1)))
+    fill(script, small, Deck(PACKED, script.rng(12, 2)))
 
 
 def _serve(script: Script, hosts: list[Host]) -> None:
@@ -178,6 +178,7 @@ def _offer(script: Script, what: tuple[str, str], cards: tuple[int, ...], gpus: 
         shift_minutes=int(rng.integers(-60, 60)),
         sm=float(rng.uniform(0.35, 0.55)),
         fb=float(rng.uniform(0.6, 0.9)),
+        server="" if style == "scaled" else "vllm",
     )
     add_service(script, service, rng)
 

@@ -24,6 +24,7 @@ from gpuledger.simulate.script import Script
 from gpuledger.simulate.sightings import SightingTables
 from gpuledger.simulate.spec import BLOCK_SECONDS, FleetSpec
 from gpuledger.simulate.telemetry import Telemetry
+from gpuledger.simulate.training_logs import training_logs
 from gpuledger.simulate.work_records import WorkRecords
 
 ROWS_PER_TABLE = 200_000
@@ -146,6 +147,10 @@ class Simulation:
             "service_load": work.service_loads(begin, end),
             **dict(progress_tables(self.script, begin, end)),
         }
+
+    def live_logs(self, since: datetime, until: datetime) -> Iterator[tuple[str, str]]:
+        """(workload, text) that trainers wrote into their logs in between."""
+        return training_logs(self.script, self._second(since) // 60, self._second(until) // 60)
 
     def _second(self, at: datetime) -> int:
         second = int((at - self.spec.start_at).total_seconds())

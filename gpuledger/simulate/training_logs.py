@@ -40,7 +40,8 @@ def _lines(script: Script, job: Job, progress: Progress, begin: int, end: int) -
         length, first = stepping.step_seconds, stepping.start * 60.0
         batch = max(1, round(stepping.tokens / SEQUENCE_TOKENS))
         rate = stepping.tokens / length / len(job.holds)
-        for step in range(1, int((stepping.end * 60 - first) // length) + 1):
+        steps = [int((min(minute, stepping.end) * 60 - first) // length) for minute in (begin, end)]
+        for step in range(max(1, steps[0]), steps[1] + 1):
             second = first + step * length
             if begin * 60 <= second < end * 60:
                 line = f"iteration {step:8}/{LAST_ITERATION:8} | consumed samples: {step * batch:12}"
