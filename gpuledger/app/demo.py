@@ -199,6 +199,8 @@ def _sources(simulation: Simulation, exporters: LiveServer, now: datetime) -> It
     for host, cards, network in zip(hosts, exporters.node_urls, exporters.network_urls, strict=True):
         yield {"kind": host.hardware.source, "node": host.name, "url": cards}
         yield {"kind": "node_exporter", "node": host.name, "url": network}
+    if any(host.hardware.sharing == "hami" for host in hosts):
+        yield {"kind": "hami", "page": "scheduler", "url": exporters.hami_scheduler_url}
     for run in simulation.servers(now):
         url = f"{exporters.url}/servers/{run.name}/metrics"
         whose = {"namespace": run.namespace, "pod": run.name, "workload_id": run.job.workload_id}

@@ -140,9 +140,10 @@ MI300X = Hardware("mi300x-train", "MI300X", "AMD Instinct MI300X OAM", 1.0, 192,
 
 OF_SCENARIO = {
     "every_vendor": (
-        *(replace(hardware, weight=0.8 * hardware.weight) for hardware in HARDWARE),
+        *(replace(hardware, weight=0.76 * hardware.weight) for hardware in HARDWARE),
         replace(ASCEND, weight=0.12),
         replace(MI300X, weight=0.08),
+        replace(L40S, pool="l40s-hami", weight=0.04, sharing="hami"),
     ),
     "training": (replace(H100, weight=0.6), replace(A100, weight=0.4)),
     "serving": (replace(H20, weight=0.4), replace(L40S, weight=0.3), replace(H100, weight=0.3)),

@@ -1,9 +1,9 @@
 """The fleet's exporters over HTTP: one port, one path a node, so that real collectors can scrape what never existed.
 
 `/nodes/<node>/metrics` is the node's page at the clock's time (503 while its exporter does not answer, or after the
-script has ended), `/nodes/<node>/network` node_exporter's page of its network adapters; `/ksm/metrics` is
-kube-state-metrics of them all, `/servers/<pod>/metrics` the page of a server of models (503 while none runs in that
-pod); `/` lists the pages of nodes, one a line.
+script has ended), `/nodes/<node>/network` node_exporter's page of its network adapters; `/hami/metrics` is HAMi's
+scheduler's, `/ksm/metrics` that of kube-state-metrics, `/servers/<pod>/metrics` that of a server of models (503 while
+none runs in that pod); `/` lists the pages of nodes, one a line.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from gpuledger.errors import BadInput, ConfigError, SourceError
 from gpuledger.simulate.simulation import Simulation
 
 KUBE_STATE_PATH = "/ksm/metrics"
+HAMI_PATH = "/hami/metrics"
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -55,6 +56,11 @@ class LiveServer:
         return [f"{self.url}/nodes/{host.name}/network" for host in self.simulation.fleet.hosts]
 
     @property
+    def hami_scheduler_url(self) -> str:
+        """The page of HAMi's scheduler."""
+        return self.url + HAMI_PATH
+
+    @property
     def kube_state_url(self) -> str:
         """The page of kube-state-metrics."""
         return self.url + KUBE_STATE_PATH
@@ -64,8 +70,9 @@ class LiveServer:
         if path == "/":
             lines = [f"/nodes/{host.name}/metrics\n" for host in self.simulation.fleet.hosts]
             return HTTPStatus.OK, "".join(lines).encode()
-        if path == KUBE_STATE_PATH:
-            return self._page(self.simulation.kube_state_page)
+        if path in (KUBE_STATE_PATH, HAMI_PATH):
+            simulation = self.simulation
+            return self._page(simulation.kube_state_page if path == KUBE_STATE_PATH else simulation.hami_scheduler_page)
         if path.startswith("/servers/") and path.endswith("/metrics"):
             return self._page(partial(self.simulation.server_page, path[len("/servers/") : -len("/metrics")]))
         node, _, what = path.removeprefix("/nodes/").rpartition("/")

@@ -39,6 +39,7 @@ SERVICE_STYLES = ("concentrated", "spread", "scaled")
 NOTEBOOK_HABITS = ("kept", "returned", "returned", "returned")
 SLICE_HABITS = (*("returned",) * 3, "kept", *("returned",) * 3, "abandoned", "returned", "kept")
 SMALL_FLEET = 8
+LIVES_UNDER_HAMI = (240, 2_880)
 
 
 @dataclass(slots=True)
@@ -55,7 +56,7 @@ class Roles:
 
 
 def cast_roles(script: Script) -> Roles:
-    """Give every NVIDIA host a role; with fewer than eight of them there are neither fragmented nor spare ones."""
+    """Give whole NVIDIA hosts their roles; fewer than eight of them have neither fragmented nor spare ones."""
     fleet, nodes = script.fleet, _size(script)
     training, shared = fleet.pool("h100-train"), fleet.pool("a100-shared")
     packed = [training.pop() for _ in range(max(1, round(len(training) * 0.25)))]
@@ -67,8 +68,9 @@ def cast_roles(script: Script) -> Roles:
 
 
 def _size(script: Script) -> int:
-    """How many hosts have a role: those of other vendors have lanes of their own."""
-    return sum(host.hardware.facts.vendor == "nvidia" for host in script.fleet.hosts)
+    """How many hosts have a role: those of other vendors, and those that HAMi shares, have work of their own."""
+    hardware = (host.hardware for host in script.fleet.hosts)
+    return sum(of.facts.vendor == "nvidia" and not of.sharing for of in hardware)
 
 
 def _gangs(hosts: list[Host]) -> list[list[Host]]:
@@ -141,7 +143,8 @@ def _train(script: Script, roles: Roles, usable: Mapping[int, tuple[int, ...]]) 
 
 
 def _train_elsewhere(script: Script) -> None:
-    """Jobs with logs on NPUs, gangs and small jobs on AMD's cards; nothing where there are none."""
+    """Jobs with logs on NPUs, gangs and small jobs on AMD's cards, parts under HAMi; nothing where there are none."""
+    sharing.deal_parts(script, script.fleet.pool("l40s-hami"), LIVES_UNDER_HAMI)
     mixes.fill_lanes(script, script.fleet.pool("npu-train"), mixes.ON_NPUS, mixes.ON_NPUS_ALONE, 11)
     hosts = script.fleet.pool("mi300x-train")
     gangs = [Lane(host.cards, team) for host, team in zip(hosts[::2], cycle(GANG_TEAMS), strict=False)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from gpuledger.simulate import shapes
+from gpuledger.simulate.fleet import Host
 from gpuledger.simulate.lanes import USERS
 from gpuledger.simulate.notebooks import CPU_CORES_PER_SHARE, STARTING, Seat
 from gpuledger.simulate.script import Hold, Job, Phase, Quotas, Script
@@ -23,8 +24,8 @@ KINDS = (
 )
 PARTS = ((0.5, 0.25, 0.25), (0.25, 0.25, 0.25, 0.25), (1.0,), (0.6, 0.3), (0.1, 0.2, 0.3))
 """Into which parts HAMi gives cards away, one card after the other."""
-SHORTEST, LONGEST = 35, 420
-"""Minutes that a pod lives."""
+LIVES = (35, 420)
+"""Minutes that a pod lives, at least and at most."""
 
 
 def mig(script: Script) -> None:
@@ -70,11 +71,16 @@ def timeslice(script: Script) -> None:
 
 def hami(script: Script) -> None:
     """Every card is shared by pods that were given parts of it, equal and unequal; some parts nobody asked for."""
-    for card in script.fleet.cards:
-        rng = script.rng(32, card.index)
-        for number, share in enumerate(PARTS[card.index % len(PARTS)]):
-            _follow(script, Seat(card.index, share, None, paints=number == 0), rng)
+    deal_parts(script, script.fleet.hosts)
     _settle(script)
+
+
+def deal_parts(script: Script, hosts: Sequence[Host], lives: tuple[int, int] = LIVES) -> None:
+    """Pods follow each other on parts of the cards of `hosts`."""
+    for card in (card for host in hosts for card in host.cards):
+        rng = script.rng(32, card)
+        for number, share in enumerate(PARTS[card % len(PARTS)]):
+            _follow(script, Seat(card, share, None, paints=number == 0), rng, lives)
 
 
 def _settle(script: Script) -> None:
@@ -82,12 +88,12 @@ def _settle(script: Script) -> None:
     script.quotas = Quotas(nominal, None, None)
 
 
-def _follow(script: Script, seat: Seat, rng: np.random.Generator) -> None:
+def _follow(script: Script, seat: Seat, rng: np.random.Generator, lives: tuple[int, int] = LIVES) -> None:
     """One pod after the other on `seat`. The one that paints a shared card is followed at once."""
-    clock, last = -int(rng.integers(10, LONGEST)), script.spec.last_minute
+    clock, last = -int(rng.integers(10, lives[1])), script.spec.last_minute
     is_first = seat.paints and seat.slice_index is None
     while clock < last:
-        end = min(last, clock + int(rng.integers(SHORTEST, LONGEST)))
+        end = min(last, clock + int(rng.integers(*lives)))
         if end > 0:
             script.jobs.append(_job(script, seat, (clock, end), rng))
         clock = end + (0 if is_first or rng.random() < 0.3 else int(rng.integers(1, 90)))

@@ -95,9 +95,9 @@ def test_thinning_takes_about_a_fifth_and_fails_the_reads_of_its_gaps() -> None:
 
 
 def test_each_vendors_cards_say_what_their_exporter_says(tell) -> None:
-    readings = tell(8, 1, 1, "every_vendor").tables["reading"]
+    readings = tell(12, 1, 1, "every_vendor").tables["reading"]
     amd = readings.filter(pl.col("source") == "amd_exporter")
-    assert set(readings["source"]) == {"dcgm", "npu_exporter", "amd_exporter"}
+    assert set(readings["source"]) == {"dcgm", "npu_exporter", "amd_exporter", "hami"}
     assert set(amd["model"]) == {"MI300X"}
     assert amd["gpu_util_ratio"].null_count() == amd["power_watts"].null_count() == 0
     unknown = ("sm_active_ratio", "tensor_active_ratio", "core_active_ratio", "xid_code", "enc_util_ratio")
