@@ -11,9 +11,11 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import structlog
 
 from collector.building import build_sources
@@ -35,11 +37,11 @@ _log = structlog.get_logger(__name__)
 
 
 class Buffer:
-    """Rows by record until the next flush."""
+    """Rows by record until the next flush, those of each observation together."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._rows: dict[str, list[Any]] = {}
+        self._rows: dict[str, list[Sequence[Any]]] = {}
 
     def add(self, observation: Observation) -> dict[str, int]:
         """Take all rows of `observation`; answers how many of each record."""
@@ -51,20 +53,21 @@ class Buffer:
         }
         with self._lock:
             for record, rows in taken.items():
-                self._rows.setdefault(record, []).extend(rows)
+                self._rows.setdefault(record, []).append(tuple(rows))
         return {record: len(rows) for record, rows in taken.items()}
 
-    def take(self) -> dict[str, list[Any]]:
-        """All rows, which leave the buffer."""
+    def take(self) -> dict[str, list[Sequence[Any]]]:
+        """All rows, which leave the buffer: for each record those of each observation that has any."""
         with self._lock:
             rows, self._rows = self._rows, {}
-        return {record: of_record for record, of_record in rows.items() if of_record}
+        filled = {record: [some for some in parts if some] for record, parts in rows.items()}
+        return {record: parts for record, parts in filled.items() if parts}
 
     @property
     def row_count(self) -> int:
         """Rows waiting."""
         with self._lock:
-            return sum(map(len, self._rows.values()))
+            return sum(len(rows) for parts in self._rows.values() for rows in parts)
 
 
 class Agent:
@@ -107,12 +110,31 @@ class Agent:
 
     def flush(self) -> None:
         """Put the buffered rows into the spool."""
-        for record, rows in self._buffer.take().items():
+        for record, parts in self._buffer.take().items():
             try:
-                self._spool.put(record, to_table(record, rows))
-            except Exception:  # a plug-in's source may give rows of wrong types; the other records must go on
-                self._metrics.lost_rows.labels(record).inc(len(rows))
-                _log.exception("rows could not be batched", record=record, rows=len(rows))
+                tables = [to_table(record, chain.from_iterable(parts))]
+            except Exception:  # a plug-in's source may give rows of wrong types; those of others must go on
+                tables = [table for rows in parts if (table := self._batched(record, rows)) is not None]
+            if tables:
+                self._put(record, pa.concat_tables(tables))
+
+    def _batched(self, record: str, rows: Sequence[Any]) -> pa.Table | None:
+        """The rows of one observation; None, counted and logged, where they are no rows of `record`."""
+        try:
+            return to_table(record, rows)
+        except Exception:
+            self._lose(record, len(rows))
+        return None
+
+    def _put(self, record: str, table: pa.Table) -> None:
+        try:
+            self._spool.put(record, table)
+        except Exception:  # a full disk, say; the other records must go on
+            self._lose(record, len(table))
+
+    def _lose(self, record: str, row_count: int) -> None:
+        self._metrics.lost_rows.labels(record).inc(row_count)
+        _log.exception("rows could not be batched", record=record, rows=row_count)
 
     def _start(self, pool: ThreadPoolExecutor, number: int) -> None:
         source, running = self._sources[number], self._running.get(number)

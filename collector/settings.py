@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import httpx
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
@@ -28,12 +29,26 @@ NodeName = Annotated[str, AfterValidator(_told_by_environment)]
 """A node's name; "$NODE_NAME" stands for the variable of that name."""
 
 
+def _page_url(url: str) -> str:
+    try:
+        parts = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise ValueError(f"not an address: {error}") from None
+    if parts.scheme not in ("http", "https") or not parts.host:
+        raise ValueError("must be http:// or https:// and a host")
+    return url
+
+
+PageUrl = Annotated[str, AfterValidator(_page_url)]
+"""The address of a page over HTTP or HTTPS."""
+
+
 class DcgmEndpoint(BaseModel):
     """One dcgm-exporter page."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    url: str = Field(pattern=r"^https?://", description="address of the page")
+    url: PageUrl = Field(description="address of the page")
     node: NodeName | None = Field(None, description="the node it speaks for; default: its Hostname label")
     interval_seconds: float = Field(15.0, ge=1, le=86_400, description="how often it is read")
     timeout_seconds: float = Field(10.0, gt=0, le=300, description="how long one read may take")
@@ -50,7 +65,7 @@ class KubeStateMetricsEndpoint(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    url: str = Field(pattern=r"^https?://", description="address of the page")
+    url: PageUrl = Field(description="address of the page")
     cluster: str = Field("default", min_length=1, description="the cluster's name; `default` is left out of names")
     interval_seconds: float = Field(30.0, ge=1, le=86_400, description="how often it is read")
     timeout_seconds: float = Field(20.0, gt=0, le=300, description="how long one read may take")

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import httpx
 
@@ -50,6 +50,16 @@ class MappedTarget(PageTarget):
         if not faults:
             return observation
         return dataclasses.replace(observation, others={**observation.others, "fault_event": tuple(faults)})
+
+
+class PageOptions(TypedDict, total=False):
+    """What every mapped page may be told beside its address: how `MappedSource` takes it, without `mapping`."""
+
+    node: str | None
+    interval_seconds: float
+    timeout_seconds: float
+    drop_labels: Iterable[str]
+    client: httpx.Client | None
 
 
 class MappedSource(PageSource):

@@ -6,14 +6,12 @@ so that neither's rows take the place of the other's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
-
-import httpx
+from typing import Unpack
 
 from collector.mapping.file import load
-from collector.mapping.source import MappedSource
+from collector.mapping.source import MappedSource, PageOptions
 
 NUMBERS_IN_LABELS = ("context", "module", "data", "offset", "context_size", "module_size", "buffer_size")
 """Labels that hold values, in the older names: with them every change of a value were another series."""
@@ -28,17 +26,9 @@ class HamiSource(MappedSource):
     The other options are those of every page. Raises ValueError for a `page` that is neither.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        page: str = "monitor",
-        drop_labels: Iterable[str] = (),
-        client: httpx.Client | None = None,
-        **options: Any,
-    ) -> None:
+    def __init__(self, url: str, *, page: str = "monitor", **options: Unpack[PageOptions]) -> None:
         if page not in PAGES:
             raise ValueError(f"page: {page!r} is none of {', '.join(PAGES)}")
         mapping = load("hami").model_copy(update={"source": PAGES[page]})
-        labels = (*drop_labels, *NUMBERS_IN_LABELS)
-        super().__init__(url, mapping=mapping, drop_labels=labels, client=client, **options)
+        options["drop_labels"] = (*options.get("drop_labels", ()), *NUMBERS_IN_LABELS)
+        super().__init__(url, mapping=mapping, **options)

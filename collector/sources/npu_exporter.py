@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
-from collector.mapping.source import MappedSource
+from collector.mapping.source import MappedSource, PageOptions
 
 
 class NpuExporterSource(MappedSource):
     """Reads one npu-exporter; `options` are those of every mapped page, without `mapping`."""
 
-    def __init__(self, url: str, **options: Any) -> None:
+    def __init__(self, url: str, **options: Unpack[PageOptions]) -> None:
         super().__init__(url, mapping="ascend", **options)

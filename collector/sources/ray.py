@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
-from collector.mapping.source import MappedSource
+from collector.mapping.source import MappedSource, PageOptions
 
 
 class RaySource(MappedSource):
@@ -13,5 +13,5 @@ class RaySource(MappedSource):
     Beside a source that names cards by UUID each card would be counted twice: read a node through one of them only.
     """
 
-    def __init__(self, url: str, **options: Any) -> None:
+    def __init__(self, url: str, **options: Unpack[PageOptions]) -> None:
         super().__init__(url, mapping="ray", **options)

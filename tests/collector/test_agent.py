@@ -156,6 +156,18 @@ def test_rows_that_fit_no_batch_cost_their_record_only(spool, now, monkeypatch):
     assert logs[0]["event"] == "rows could not be batched"
 
 
+def test_rows_that_fit_no_batch_leave_those_of_other_sources(spool, now):
+    wrong: Any = FakeSource("wrong", 60)
+    wrong.name = 7  # which is the node of its rows too
+    agent, metrics = make([FakeSource("right", 60)], spool)
+    for source in (FakeSource("right", 60), wrong, FakeSource("also", 60)):
+        agent._buffer.add(source.read(now))
+    agent.flush()
+    assert [(batch.record, batch.rows) for batch in spool._batches.values()] == [("source_read", 2), ("reading", 2)]
+    assert value_of(metrics, "unbatched_rows_total", {"record": "reading"}) == 1
+    assert value_of(metrics, "unbatched_rows_total", {"record": "source_read"}) == 1
+
+
 def test_schedule_spreads_starts_and_skips_what_was_missed():
     schedule = Schedule([10, 10], start=0)
     assert schedule.take_due(0) == [0]

@@ -173,7 +173,7 @@ def test_a_source_by_its_name_takes_its_options(client, smi, now, tmp_path):
     ("text", "said"),
     [
         ('[[source]]\nkind = "no_such"\n', "no source called 'no_such'"),
-        ('[[source]]\nkind = "nvidia_smi"\ncolour = "red"\n', "source nvidia_smi: .*colour"),
+        ('[[source]]\nkind = "nvidia_smi"\ncolour = "red"\n', r"source\.0 \(nvidia_smi\): colour: no such option"),
         ('[[source]]\ncommand = "x"\n', "source.0.kind"),
     ],
 )
