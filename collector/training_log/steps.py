@@ -21,6 +21,9 @@ APART_US = 1_000
 """How far apart steps are put that a log shows in one second."""
 MAX_AHEAD_US = 600 * SECOND_US
 """A line dated further in the future is of a clock or a time zone that is not the one that was declared."""
+MAX_BEHIND_US = 50 * 60 * SECOND_US
+"""What was appended since the last read was written since then. Where its last time is older than that, the declared
+clock is not the log's: zones are apart by an hour mostly, and what a trainer buffers ends with a line of now."""
 MAX_FILLED = 1_000
 """So many steps may lie between two lines of a log that prints every n-th."""
 MAX_STEP_SECONDS = 7 * 86_400.0
@@ -62,12 +65,13 @@ class Progress:
     first_seconds: float | None = None
     mark_us: int | None = None
     loading_us: int | None = None
+    ended_us: int | None = None
     is_aside: bool = False
 
 
 @dataclass(slots=True)
 class Rows:
-    """What a piece gives. `skewed` counts lines from the future, `refused` values that are no measurement."""
+    """What a piece gives. `skewed` counts lines of another clock, `refused` values that are no measurement."""
 
     steps: list[JobStep] = field(default_factory=list)
     phases: list[WorkloadPhase] = field(default_factory=list)
@@ -132,6 +136,7 @@ def progress_rows(
                 _set_up(one, subject, known, rows)
             case Kind.CHECKPOINT | Kind.EVALUATION:
                 _mark(one, subject, known, rows)
+    known.ended_us = ended
     return rows
 
 
@@ -161,7 +166,7 @@ def _merged(told: Iterable[Told], rows: Rows) -> list[Told]:
 def _dated(told: list[Told], declared: Declared, known: Progress, bounds: tuple[int, int], rows: Rows) -> list[_Dated]:
     """Every line with its instant. `bounds`: when the piece ended, and the latest time that a line is believed."""
     ended, latest_printed = bounds
-    printed = [_printed(one, declared) for one in told]
+    printed = _believed([_printed(one, declared) for one in told], known, rows)
     blind = sum(
         at is None and one.kind is Kind.STEP and one.seconds is None for one, at in zip(told, printed, strict=True)
     )
@@ -182,6 +187,15 @@ def _dated(told: list[Told], declared: Declared, known: Progress, bounds: tuple[
         if one.kind is Kind.STEP:
             upper, after = this.at - (usual if this.lasted is None else this.lasted), this
     return dated[::-1]
+
+
+def _believed(printed: list[int | None], known: Progress, rows: Rows) -> list[int | None]:
+    """`printed`, or none of it where it is of a clock that is behind."""
+    times = [at for at in printed if at is not None]
+    if not times or known.ended_us is None or times[-1] >= known.ended_us - MAX_BEHIND_US:
+        return printed
+    rows.skewed += len(times)
+    return [None] * len(printed)
 
 
 def _between(step: int, after: _Dated) -> int:

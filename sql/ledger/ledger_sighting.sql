@@ -1,10 +1,10 @@
 -- name: ledger_sighting(from_at, to_at)!
 -- Runs of sightings of one pod on one card or slice, while no scheduler speaks for the card.
 -- Grain: one row per gpu_uuid, slice_id, namespace, pod and run; `sighting` numbers them.
--- Reads: holding, ledger_spoken, ledger_pod
+-- Reads: holding, source_read, ledger_spoken, ledger_pod
 -- Writes: ledger_sighting
 -- Units: share of a physical GPU; `weight` is what all pods seen on the slice in the hour add up to
--- Ignores: what other sources see on a slice within ten minutes of one that states the shares of its holders. Up to two missed sightings. A run ends one interval after its last sighting. Where a source does not say how often it looks, nine in ten distances of a pod's sightings within the hour say it; where there are fewer than four, those of the slice in the window; else 60 s. Of a pod that runs in the window and is not seen all along, the sightings nearest to the window count too, however far.
+-- Ignores: what other sources see on a slice within ten minutes of one that states the shares of its holders. Up to two missed sightings. A run ends one interval after its last sighting; where the source fails from then on, with its next good read, or one interval after its last failed one: a failed read says nothing of who is there. Where a source does not say how often it looks, nine in ten distances of a pod's sightings within the hour say it; where there are fewer than four, those of the slice in the window; else 60 s. Of a pod that runs in the window and is not seen all along, the sightings nearest to the window count too, however far.
 create or replace temp table ledger_sighting as
 with stated as (
     select distinct gpu_uuid, slice_id, unnest(range(epoch_us(ts) // 600000000 - 1, epoch_us(ts) // 600000000 + 2)) as moment
@@ -35,6 +35,7 @@ near as (
         namespace,
         pod,
         any_value(node) as node,
+        arg_max(source, ts) as source,
         bool_or(interval_seconds is null) as is_silent,
         min(interval_seconds) as shortest_seconds,
         max(interval_seconds) as longest_seconds,
@@ -87,6 +88,7 @@ far as (
         namespace,
         pod,
         any_value(node) as node,
+        arg_max(source, ts) as source,
         max(interval_seconds) as interval_seconds,
         min(share) as share,
         bool_or(coalesce(is_stated, false)) as is_stated,
@@ -114,14 +116,15 @@ holders as (
             namespace,
             pod,
             any_value(node) as node,
+            any_value(source) as source,
             bool_or(is_silent) or min(shortest_seconds) < max(longest_seconds) as is_paced,
             max(longest_seconds) as longest_seconds,
             min(share) as share,
             bool_or(is_stated) as is_stated
         from (
-            select gpu_uuid, slice_id, namespace, pod, node, is_silent, shortest_seconds, longest_seconds, share, is_stated from near
+            select gpu_uuid, slice_id, namespace, pod, node, source, is_silent, shortest_seconds, longest_seconds, share, is_stated from near
             union all by name
-            select gpu_uuid, slice_id, namespace, pod, node, false as is_silent, interval_seconds as shortest_seconds, interval_seconds as longest_seconds, share, is_stated from far
+            select gpu_uuid, slice_id, namespace, pod, node, source, false as is_silent, interval_seconds as shortest_seconds, interval_seconds as longest_seconds, share, is_stated from far
         )
         group by gpu_uuid, slice_id, namespace, pod
     )
@@ -267,23 +270,86 @@ runs as (
     from starts
     inner join (select holder, max(ts) as last_at from seen group by holder) as ends using (holder)
     window of_holder as (partition by starts.holder order by starts.ts)
+),
+
+failed as (
+    select node, source, ts, interval_seconds
+    from source_read
+    where not ok and ts between :from_at::timestamptz - interval 1 day and :to_at::timestamptz
+),
+
+answered as (
+    select node, source, ts
+    from source_read
+    semi join failed using (node, source)
+    where ok and ts between :from_at::timestamptz - interval 1 day and :to_at::timestamptz
+),
+
+-- Stretches in which a source did not answer, to its next answer.
+outages as (
+    select
+        node,
+        source,
+        min(ts) as from_at,
+        coalesce(any_value(answered_at), max(ts + to_seconds(coalesce(interval_seconds, 60)))) as until_at
+    from (
+        select failed.*, answered.ts as answered_at
+        from failed
+        asof left join answered
+            on failed.node = answered.node and failed.source = answered.source and failed.ts < answered.ts
+    )
+    group by node, source, answered_at
+),
+
+-- A page that speaks for all nodes is read under a name of its own.
+single as (
+    select source, any_value(node) as reader
+    from source_read
+    semi join outages using (source)
+    where ts between :from_at::timestamptz - interval 1 day and :to_at::timestamptz
+    group by source
+    having count(distinct node) = 1
+),
+
+paced as (
+    select
+        runs.*,
+        holders.node,
+        holders.source,
+        coalesce(patience.interval_seconds, holders.longest_seconds, 60) as interval_seconds
+    from runs
+    inner join holders using (holder)
+    left join patience on runs.holder = patience.holder and patience.hour = epoch_us(runs.last_at) // 3600000000
+),
+
+unanswered as (
+    select paced.holder, paced.from_at, max(outages.until_at) as until_at
+    from paced
+    left join single using (source)
+    inner join outages
+        on
+            paced.source = outages.source
+            and outages.node in (paced.node, single.reader)
+            and outages.from_at > paced.last_at
+            and outages.from_at <= paced.last_at + to_seconds(3.5 * paced.interval_seconds)
+    group by all
 )
 
 select
-    row_number() over (order by holder, runs.from_at)::integer as sighting,
+    row_number() over (order by holder, paced.from_at)::integer as sighting,
     holders.gpu_uuid,
     holders.slice_id,
     holders.namespace,
     holders.pod,
     holders.node,
-    runs.from_at,
-    runs.last_at,
-    coalesce(patience.interval_seconds, holders.longest_seconds, 60) as interval_seconds,
-    least(runs.last_at + to_seconds(coalesce(patience.interval_seconds, holders.longest_seconds, 60)), runs.next_at) as until_at,
-    runs.share,
-    runs.weight,
-    runs.is_divided,
+    paced.from_at,
+    paced.last_at,
+    paced.interval_seconds,
+    least(greatest(paced.last_at + to_seconds(paced.interval_seconds), unanswered.until_at), paced.next_at) as until_at,
+    paced.share,
+    paced.weight,
+    paced.is_divided,
     holders.is_stated
-from runs
+from paced
 inner join holders using (holder)
-left join patience on runs.holder = patience.holder and patience.hour = epoch_us(runs.last_at) // 3600000000;
+left join unanswered using (holder, from_at);

@@ -311,3 +311,32 @@ def test_places_know_folders_of_any_depth(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).touch()
     assert sorted(subject.workload_id for _, subject in places.files()) == ["a", "b"]
+
+
+def test_lines_that_were_just_appended_are_not_hours_old(file, make):
+    """The clock is that of another zone: the steps are dated by the file, and told as such."""
+    source = make()
+    file.write_text(log(1, 3))
+    source.read(NOW)
+    os.utime(file, (NOW.timestamp(), NOW.timestamp()))
+    later = NOW + timedelta(minutes=1)
+    with file.open("a") as stream:
+        stream.write(" [2026-03-02 04:00:50] iteration 4/ 10 | elapsed time per iteration (ms): 10000.0 |\n")
+    os.utime(file, (later.timestamp(), later.timestamp()))
+    observation = source.read(later)
+    assert [(step.step, step.ts) for step in observation.others["job_step"]] == [(4, later)]
+    assert [(event.kind, event.count) for event in observation.others["quality_event"]] == [("refused_line", 1)]
+
+
+def test_lines_that_a_trainer_held_back_keep_their_times(file, make):
+    source = make()
+    file.write_text(log(1, 3))
+    os.utime(file, (NOW.timestamp(), NOW.timestamp()))
+    source.read(NOW)
+    with file.open("a") as stream:
+        stream.write(log(4, 200))
+        stream.write(" [2026-03-02 08:59:50] iteration 201/ 300 | elapsed time per iteration (ms): 10000.0 |\n")
+    os.utime(file, (NOW.timestamp(), NOW.timestamp()))
+    told = source.read(NOW + timedelta(minutes=1)).others
+    assert told["job_step"][0].ts == datetime(2026, 3, 2, 8, 0, 40, tzinfo=UTC)
+    assert not told["quality_event"]
