@@ -117,7 +117,7 @@ class MappingFile(_Table):
     whole_profiles: tuple[str, ...] = Field((), description="profiles that mean that the card is not divided")
     shares_cards: bool = Field(default=False, description="several pods on a card are no contradiction")
     exporter_pods: tuple[str, ...] = Field(
-        ("exporter",), description="pods with these words in their name hold nothing"
+        (), description="the exporter's own pods, by words in their name, hold nothing"
     )
     nameless_holders: tuple[str, ...] = Field((), description="values of the pod's label that name nobody")
     stale_after_seconds: float | None = Field(

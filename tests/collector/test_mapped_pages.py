@@ -185,3 +185,21 @@ def test_a_wrong_mapping_file_is_refused_and_says_where(tmp_path, text: str, com
 def test_a_mapping_that_is_not_there_names_those_that_are() -> None:
     with pytest.raises(ConfigError, match=r"mapping nosuch: not readable.*amd.*metax"):
         load("nosuch")
+
+
+@pytest.mark.parametrize(
+    ("mapping", "line"),
+    [
+        ("amd", 'gpu_health{{gpu_uuid="a",hostname="n1",namespace="x",pod="{pod}"}} 1\n'),
+        ("hami", 'hami_vgpu_memory_used_bytes{{device_uuid="a",node="n1",namespace="x",pod="{pod}"}} 1\n'),
+        ("cambricon", 'mlu_container{{uuid="a",node="n1",namespace="x",pod="{pod}"}} 1\n'),
+    ],
+)
+def test_only_the_exporters_own_pods_hold_nothing(mapping: str, line: str) -> None:
+    pods = ("onnx-exporter-job", "data-exporter-train-7", "default-metrics-exporter-vvvkm", "hami-device-plugin-8xw2k")
+    own = {"amd": pods[2], "hami": pods[3]}.get(mapping, "mlu-exporter-4k2xm")
+    held = {
+        pod: [one.pod for one in parse(line.format(pod=pod).encode(), NOW, target(mapping)).holdings]
+        for pod in (pods[0], pods[1], own)
+    }
+    assert held == {pods[0]: [pods[0]], pods[1]: [pods[1]], own: []}
