@@ -27,7 +27,10 @@ _JOB_NAMESPACE = "slurm"
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """One way in which a metric's name is used: under which label values, as which field, with parts of what label."""
+    """One way in which a metric's name is used: under which label values, as which field, with parts of what label.
+
+    Label values are in small letters: releases of one exporter write "CPX" and "cpx".
+    """
 
     when: tuple[tuple[str, str], ...]
     unless: tuple[tuple[str, tuple[str, ...]], ...]
@@ -37,8 +40,8 @@ class _Use:
 
     def fits(self, labels: Mapping[str, str]) -> bool:
         """Whether `labels` are those under which the metric counts; a label that is not there is an empty one."""
-        return all(labels.get(name, "") == value for name, value in self.when) and not any(
-            labels.get(name, "") in values for name, values in self.unless
+        return all(labels.get(name, "").lower() == value for name, value in self.when) and not any(
+            labels.get(name, "").lower() in values for name, values in self.unless
         )
 
 
@@ -67,6 +70,8 @@ class MappedReader:
         for fault in mapping.fault:
             for name in (prefix + name for prefix in mapping.prefixes for name in fault.names):
                 self._uses.setdefault(name, []).append(_Use((), (), None, "", fault))
+        self._whole_profiles = _lower(mapping.whole_profiles)
+        self._whole_slices = _lower(mapping.whole_slices)
         of = mapping.labels
         card = (of.uuid, of.serial, of.index, of.node, of.model, of.slice, of.slice_profile, ("instance",))
         self._about = (*(name for names in card for name in names), *self.holder_labels)
@@ -88,8 +93,8 @@ class MappedReader:
 
     @property
     def fields(self) -> dict[str, Field | None]:
-        """The field of each metric, None where it only names holders; of several by label, that of the first."""
-        return {name: uses[0].field for name, uses in self._uses.items()}
+        """The field of each metric, None where it only names holders; of several by label, the first."""
+        return {name: next((use.field for use in uses if use.field), None) for name, uses in self._uses.items()}
 
     def is_known(self, name: str) -> bool:
         """Whether metric `name` is one of the mapping's."""
@@ -173,7 +178,7 @@ class MappedReader:
         return Subject(
             gpu_uuid=card,
             slice_id=self._slice(labels, profile),
-            slice_profile=None if profile in self.mapping.whole_profiles else profile or None,
+            slice_profile=None if profile.lower() in self._whole_profiles else profile or None,
             model=self._model(labels),
             node=node,
             pod=Pod(_JOB_NAMESPACE, job, "") if job else self._pod(labels, is_relabelled=is_relabelled),
@@ -220,10 +225,10 @@ class MappedReader:
         return self._card_at.get(place, place)
 
     def _slice(self, labels: Mapping[str, str], profile: str) -> str:
-        if profile in self.mapping.whole_profiles:
+        if profile.lower() in self._whole_profiles:
             return ""
         found = _first(labels, self.mapping.labels.slice)
-        return "" if found in self.mapping.whole_slices else found
+        return "" if found.lower() in self._whole_slices else found
 
     def _model(self, labels: Mapping[str, str]) -> str | None:
         """Of the labels that name the model the first whose model is known, else the first."""
@@ -250,14 +255,18 @@ def _address(labels: Mapping[str, str]) -> str:
     return "" if host in _NO_NODE else host
 
 
+def _lower(texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(text.lower() for text in texts)
+
+
 def _both(name: str) -> tuple[str, str]:
     return name, f"exported_{name}"
 
 
 def _uses(mapping: MappingFile, metric: Metric) -> Iterator[tuple[str, _Use]]:
     use = _Use(
-        tuple(metric.when.items()),
-        tuple(metric.unless.items()),
+        tuple((name, value.lower()) for name, value in metric.when.items()),
+        tuple((name, _lower(values)) for name, values in metric.unless.items()),
         _field(mapping, metric) if metric.column else None,
         metric.sum_over or metric.mean_over,
     )

@@ -203,3 +203,32 @@ def test_only_the_exporters_own_pods_hold_nothing(mapping: str, line: str) -> No
         for pod in (pods[0], pods[1], own)
     }
     assert held == {pods[0]: [pods[0]], pods[1]: [pods[1]], own: []}
+
+
+DIE = 'gpu_uuid="a",hostname="n1",gpu_partition_id="{part}"'
+
+
+@pytest.mark.parametrize(
+    ("part", "kind", "busy"),
+    [
+        ("1", ',gpu_compute_partition_type="CPX"', 0.95),
+        ("1", ',gpu_compute_partition_type="cpx"', 0.95),
+        ("1", "", 0.95),
+        ("0", "", 0.95),
+        ("0", ',gpu_compute_partition_type="SPX"', 0.12),
+        ("0", ',gpu_compute_partition_type="Spx"', 0.12),
+    ],
+)
+def test_a_partition_is_known_by_its_labels_however_they_are_written(part: str, kind: str, busy: float) -> None:
+    about = DIE.format(part=part) + kind
+    page = f'gpu_gfx_activity{{{about}}} 12\ngpu_gfx_busy_instantaneous{{{about},xcc_index="0"}} 95\n'
+    (reading,) = parse(page.encode(), NOW, target("amd")).readings
+    assert reading.gpu_util_ratio == pytest.approx(busy)
+    assert reading.slice_id == ("" if kind.lower().endswith('"spx"') else part)
+
+
+def test_the_memory_of_a_partition_does_not_stand_as_the_cards() -> None:
+    about = DIE.format(part="0") + ',gpu_compute_partition_type="CPX",gpu_memory_partition_type="NPS4"'
+    readings = parse(f"gpu_total_vram{{{about}}} 49152\n".encode(), NOW, target("amd")).readings
+    assert [reading.fb_total_bytes for reading in readings] == [None] * len(readings)
+    assert readings
