@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from collector.devices.freshness import TOO_OLD
+from gpuledger.app.metric_names import NAMES, field_of, vendor_of
 from gpuledger.app.policies import place_of
 from gpuledger.app.problem_rows import RATIOS, family, merged
 from gpuledger.app.schedulers.running import checked
@@ -28,18 +29,6 @@ SILENT_AFTER_READS, SILENT_AFTER = 5, timedelta(minutes=5)
 REMEMBERED = timedelta(days=7)
 ONCE_ONLY = ("prometheus",)
 """Sources that are read when somebody asks: their silence says nothing."""
-
-METRICS: Mapping[str, tuple[str, str]] = {
-    "gpu_util_ratio": ("GPU_UTIL", "DCGM_FI_DEV_GPU_UTIL"),
-    "sm_active_ratio": ("SM_ACTIVE", "DCGM_FI_PROF_SM_ACTIVE"),
-    "tensor_active_ratio": ("PIPE_TENSOR_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"),
-    "dram_active_ratio": ("DRAM_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE"),
-    "fb_used_bytes": ("FB_USED", "DCGM_FI_DEV_FB_USED"),
-    "power_watts": ("POWER_USAGE", "DCGM_FI_DEV_POWER_USAGE"),
-    "nvlink_bytes_per_second": ("NVLINK_BANDWIDTH_TOTAL", "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"),
-    "energy_joules": ("TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"),
-}
-"""Columns of a reading as an exporter's page and its counter file call them."""
 
 TOLD_ONCE, TOLD_WITHIN = ("renamed_metric", "exporter_labels"), timedelta(days=30)
 """Kinds that a reader tells when it first sees them, and how long they are believed to go on."""
@@ -185,39 +174,40 @@ def _silent(service: Service, now: datetime) -> Iterator[dict[str, Any]]:
                 "subjects": [],
                 "event_count": 1,
                 "worst_value": age.total_seconds(),
+                "vendor": "",
             }
 
 
 def _problem(row: Mapping[str, Any], words: texts.Texts) -> dict[str, Any]:
-    metric, field = METRICS.get(row["detail"], (row["detail"], row["detail"]))
+    vendor = vendor_of(row["vendor"], row["source"])
     effect = f"advice.effect_{row['detail']}"
     return {
         **row,
         "problem": words.code("quality_kind", row["kind"]),
         "advice": words(
-            _key(row),
+            _key(row, vendor),
             source=row["source"],
             where=_where(row["subjects"], row["subject_count"], words),
             detail=row["detail"],
             count=numbers.count(row["event_count"]),
             value=_value(row["kind"], row["worst_value"], words.language),
             hours=numbers.gpu_hours(row["event_count"] / 60, words.language),
-            metric=metric,
-            field=field,
+            metric=NAMES.get(row["detail"], row["detail"]),
+            field=field_of(row["detail"], vendor),
             effect=words(effect) if _exists(effect) else "",
         ).strip(),
     }
 
 
-def _key(row: Mapping[str, Any]) -> str:
-    """The text for this source or reason, where there is one, else that for every source."""
+def _key(row: Mapping[str, Any], vendor: str) -> str:
+    """The text for this source or reason, where there is one, else that for the cards' vendor, else that for all."""
     common = f"advice.{row['kind']}"
     if row["kind"] in OF_ONE_SOURCE and row["subject_kind"] == "target":
         return f"{common}_source"
     if row["kind"] == "refused_sample":
         return f"{common}_{_refusal(row['detail'], row['source'])}"
-    own = f"{common}_{family(row['source']).partition(':')[0]}"
-    return own if _exists(own) else common
+    own = (f"{common}_{name}" for name in (family(row["source"]).partition(":")[0], vendor))
+    return next(filter(_exists, own), common)
 
 
 def _refusal(reason: str, source: str) -> str:

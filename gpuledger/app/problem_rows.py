@@ -26,14 +26,15 @@ def family(source: str) -> str:
 
 
 def merged(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One row for each problem of a family of sources, in the order in which they came, notes last.
+    """One row for each problem of a family of sources and a vendor, in the order in which they came, notes last.
 
     Counts are added, the worst value is kept, `source` names all sources.
     """
     together: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for row in rows:
         detail = "" if row["kind"] in _ONE_FOR_ALL else row["detail"]
-        together.setdefault((family(row["source"]), row["kind"], detail, row["subject_kind"]), []).append(row)
+        one = (family(row["source"]), row["kind"], detail, row["subject_kind"], row["vendor"])
+        together.setdefault(one, []).append(row)
     made = [_one(group) for group in together.values()]
     return sorted(made, key=lambda row: row["kind"] in NOTES)
 

@@ -1,10 +1,10 @@
 -- name: reading_hour(from_at, to_at)!
 -- Count what each source said of each card and slice, hour by hour, and what it saw the energy counter rise by.
 -- Grain: one row per hour, source, node, gpu_uuid and slice_id.
--- Reads: reading, reading_energy
+-- Reads: reading, reading_energy, gpu_model
 -- Writes: reading_hour
 -- Units: seconds, joules; hours counted from 1970 in between
--- Ignores: nothing. Where several sources read a card's energy counter, a rise is with the one that saw it first.
+-- Ignores: nothing. `vendor` is that of the model that the readings name, NULL where it is not known. Where several sources read a card's energy counter, a rise is with the one that saw it first.
 insert into reading_hour by name
 with feeds as (
     select source, node, gpu_uuid, slice_id, row_number() over ()::integer as feed
@@ -20,6 +20,7 @@ counted as (
         min(ts) as first_at,
         max(ts) as last_at,
         max(interval_seconds) as stated_seconds,
+        max(model) as model,
         count(*) as reading_count,
         sum(invalid_count)::bigint as rejected_count,
         count(*) filter (
@@ -29,6 +30,7 @@ counted as (
         ) as contradicted_count,
         count(gpu_util_ratio) as gpu_util_count,
         count(sm_active_ratio) as sm_active_count,
+        count(core_active_ratio) as core_active_count,
         count(tensor_active_ratio) as tensor_active_count,
         count(dram_active_ratio) as dram_active_count,
         count(fb_used_bytes) as fb_used_count,
@@ -58,8 +60,9 @@ spacings as (
 
 select
     feeds.* exclude (feed),
-    counted.* exclude (feed, hour, stated_seconds),
+    counted.* exclude (feed, hour, stated_seconds, model),
     to_timestamp(counted.hour * 3600) as hour_at,
+    gpu_model.vendor,
     coalesce(counted.stated_seconds, spacings.spacing_seconds, 60) as interval_seconds,
     energy.energy_joules,
     coalesce(energy.energy_reset_count, 0) as energy_reset_count,
@@ -67,4 +70,5 @@ select
 from counted
 inner join feeds using (feed)
 left join spacings using (feed, hour)
+left join gpu_model using (model)
 left join reading_energy as energy using (source, node, gpu_uuid, slice_id, hour);

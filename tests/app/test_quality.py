@@ -139,7 +139,7 @@ def test_every_kind_has_its_name_and_advice_in_every_language(kind: str, languag
     words = texts.Texts(language)
     row = {
         "source": "dcgm", "kind": kind, "detail": "DETAIL", "subject_kind": "node", "subject_count": 1,
-        "subjects": ["NODE"], "event_count": 7, "worst_value": 0.5,
+        "subjects": ["NODE"], "event_count": 7, "worst_value": 0.5, "vendor": "",
     }  # fmt: skip
     made = doctor._problem(row, words)
     assert made["problem"] == words(f"quality_kind.{kind}")
@@ -150,7 +150,7 @@ def test_every_kind_has_its_name_and_advice_in_every_language(kind: str, languag
 def a_row(kind: str, source: str = "dcgm", detail: str = "", **more: Any) -> dict[str, Any]:
     row = {
         "source": source, "kind": kind, "detail": detail, "subject_kind": "node", "subject_count": 1,
-        "subjects": ["n1"], "event_count": 3, "worst_value": None,
+        "subjects": ["n1"], "event_count": 3, "worst_value": None, "vendor": "",
     }  # fmt: skip
     return row | more
 
