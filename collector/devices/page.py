@@ -92,6 +92,12 @@ class PageTarget:
         """The samples of `page` that mean something to the reader."""
         return self.parser.parse_columns(page)
 
+    def lacks_device(self, page: ColumnPage[Any]) -> str:
+        """Why `page`, which names no device, is a failed read; empty where it may be a node without cards."""
+        if page.skipped_lines:
+            return f"no device on the page and {page.skipped_lines} lines that are no samples"
+        return ""
+
     def remember(self, nodes: Sequence[str]) -> None:
         """Note which nodes a page spoke for."""
         self._seen_nodes = tuple(dict.fromkeys(nodes)) or self._seen_nodes
@@ -160,12 +166,12 @@ def parse(page: bytes, now: datetime, target: PageTarget) -> Observation:
     """What `page`, scraped at `now`, says. Never raises; `target` carries what is known from earlier pages.
 
     Text without any device and with lines that are no samples (a login page, say) is a failed read, not a node
-    without cards.
+    without cards. An exporter that speaks of cards only may have more such pages: `PageTarget.lacks_device`.
     """
     parsed = target.parsed(page)
     target.uncached_series = parsed.uncached_series
-    if parsed.skipped_lines and not len(parsed.samples):
-        return failure(target, now, f"no device on the page and {parsed.skipped_lines} lines that are no samples")
+    if not len(parsed.samples) and (why := target.lacks_device(parsed)):
+        return failure(target, now, why)
     samples, stale_count = at_one_instant(parsed.samples, now, target.stale_after_seconds, target.max_skew_seconds)
     parsed = dataclasses.replace(parsed, samples=samples)
     made = assemble(samples, target.options(now))

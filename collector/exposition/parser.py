@@ -64,11 +64,15 @@ class Page(Generic[Meaning]):
 
 @dataclass(slots=True)
 class ColumnPage(Generic[Meaning]):
-    """The same as `Page`, its samples as columns. `samples.meanings` may be read, not changed."""
+    """The same as `Page`, its samples as columns. `samples.meanings` may be read, not changed.
+
+    `ignored_lines` are samples of series that mean nothing to the reader.
+    """
 
     samples: Samples[Meaning]
     refused: Counter[str]
     uncached_series: int
+    ignored_lines: int = 0
 
     @property
     def skipped_lines(self) -> int:
@@ -326,7 +330,7 @@ class ExpositionParser(Generic[Meaning]):
             is_first &= np.array([meaning is not None for meaning in meanings], np.bool_)[slots]
             slots, values, times = slots[is_first], values[is_first], times[is_first]
         samples = Samples(cast("list[Meaning]", meanings), slots, values, times)
-        return ColumnPage(samples, work.refused, work.uncached_series)
+        return ColumnPage(samples, work.refused, work.uncached_series, len(entries) - repeated - len(slots))
 
 
 def _numbers(values: list[bytes]) -> npt.NDArray[np.float64]:

@@ -116,6 +116,9 @@ class MappingFile(_Table):
     whole_slices: tuple[str, ...] = Field((), description="values of the slice label that mean the whole card")
     whole_profiles: tuple[str, ...] = Field((), description="profiles that mean that the card is not divided")
     shares_cards: bool = Field(default=False, description="several pods on a card are no contradiction")
+    cards_optional: bool = Field(
+        default=False, description="the exporter also runs where no card is: a page without one is no failed read"
+    )
     exporter_pods: tuple[str, ...] = Field(
         (), description="the exporter's own pods, by words in their name, hold nothing"
     )

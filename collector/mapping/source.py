@@ -25,6 +25,8 @@ class MappedTarget(PageTarget):
         node = options.get("node") or options.get("fallback_node") or "unknown"
         reader = MappedReader(mapping, node=node, is_of_node=bool(options.get("node")))
         self._reader = reader
+        self._mapping = mapping
+        self._has_shown_card = False
         self._faults = FaultBook(mapping.source)
         super().__init__(
             mapping.source,
@@ -41,7 +43,21 @@ class MappedTarget(PageTarget):
             self.parser.forget()
             read = super().parsed(page)
             self._reader.take_resolved_otherwise()
+        self._has_shown_card |= len(read.samples) > 0
         return read
+
+    def lacks_device(self, page: ColumnPage[Any]) -> str:
+        """As of any page; and a mapping that fits nothing on a page of samples is not this exporter's mapping.
+
+        Where cards were on a page before, they are lost, and the read tells it.
+        """
+        why = super().lacks_device(page)
+        if why or self._has_shown_card or self._mapping.cards_optional or not page.ignored_lines:
+            return why
+        return (
+            f"no device on the page: none of its {page.ignored_lines} samples is of a metric and a card "
+            f"that mapping {self._mapping.source} names"
+        )
 
     def refined(self, observation: Observation, page: ColumnPage[Any], now: datetime) -> Observation:
         """`observation` with the faults that the page tells."""

@@ -232,3 +232,21 @@ def test_the_memory_of_a_partition_does_not_stand_as_the_cards() -> None:
     readings = parse(f"gpu_total_vram{{{about}}} 49152\n".encode(), NOW, target("amd")).readings
     assert [reading.fb_total_bytes for reading in readings] == [None] * len(readings)
     assert readings
+
+
+def test_a_mapping_that_fits_nothing_on_the_page_is_a_failed_read(linked: MappingFile) -> None:
+    one = target(linked)
+    other, ours = b'acne_core_busy{card="a",core="0"} 10\ngo_threads 3\n', b'acme_core_busy{card="a",core="0"} 10\n'
+    (failed,) = parse(other, NOW, one).reads
+    assert (failed.ok, failed.device_count) == (False, None)
+    assert failed.error == (
+        "no device on the page: none of its 2 samples is of a metric and a card that mapping acme_exporter names"
+    )
+    assert [read.device_count for read in parse(ours, NOW, one).reads] == [1]
+    (lost,) = parse(other, NOW, one).reads
+    assert (lost.ok, lost.device_count) == (True, 0)
+
+
+def test_a_node_without_cards_is_read_where_the_exporter_speaks_of_more() -> None:
+    (head,) = parse(b'ray_node_cpu_utilization{ip="10.0.0.1"} 3\n', NOW, target("ray")).reads
+    assert (head.ok, head.device_count) == (True, 0)
