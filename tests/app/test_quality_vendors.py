@@ -79,6 +79,13 @@ def test_a_card_of_no_known_vendor_without_either_is_told_in_neutral_words(api: 
     assert "DCGM" not in text
 
 
+@pytest.mark.parametrize("source", ["ray_agent", "hami"])
+def test_a_source_that_cannot_tell_it_sends_to_the_vendor_s_exporter(source: str) -> None:
+    text = advised("missing_metric", source, "nvidia", "en", detail="sm_active_ratio")
+    assert text.startswith("SM_ACTIVE is missing on n1: ")
+    assert "Read the exporter of the cards' vendor there as well. Without it work is ungraded" in text
+
+
 @pytest.mark.parametrize("language", texts.LANGUAGES)
 @pytest.mark.parametrize(
     ("source", "vendor"),
@@ -105,9 +112,9 @@ def test_advice_for_nvidia_cards_names_its_tools(kind: str, word: str) -> None:
     assert word in advised(kind, "remote_write/a", "nvidia", "zh")
 
 
-def advised(kind: str, source: str, vendor: str, language: str) -> str:
+def advised(kind: str, source: str, vendor: str, language: str, *, detail: str = "") -> str:
     row = {
-        "source": source, "kind": kind, "detail": "", "subject_kind": "node", "subject_count": 1,
+        "source": source, "kind": kind, "detail": detail, "subject_kind": "node", "subject_count": 1,
         "subjects": ["n1"], "event_count": 3, "worst_value": None, "vendor": vendor,
     }  # fmt: skip
     text: str = doctor._problem(row, texts.Texts(language))["advice"]
