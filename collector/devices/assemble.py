@@ -94,6 +94,7 @@ def assemble(samples: Samples[DeviceSeries], options: Options) -> Assembled:
         "quality_flags": pa.array(flags),
     }
     found = quality.Found(
+        contested=[(row, int(chosen.contested_count[row])) for row in np.flatnonzero(chosen.contested_count).tolist()],
         contradicted=[(row, int(lost[row])) for row in np.flatnonzero(lost).tolist()],
         claims=double_claims(seen, options.holder),
         skew=skew,

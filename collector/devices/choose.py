@@ -1,6 +1,7 @@
 """Which of several values of one column counts, for every row at once.
 
-Of values of one series at one instant the first; of metrics the lowest rank; of copies the device's own, else the
+Of values of one series at one instant the first (none, where different series of one set of labels differ and no rule
+joins them); of metrics the lowest rank; of copies the device's own, else the
 largest (the exporter reads a card's copies one after the other, and counters only grow). Under MIG the exporter
 repeats what it knows only of the card (power, energy, clocks, temperatures, XID, link traffic) for every slice: such
 values are kept once, on the card's own row, where the card's own value wins over the slices'. Neither a sum over
@@ -9,11 +10,12 @@ slices nor one over cards then counts anything twice.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
 
-from collector.devices.codes import Flags, Floats, Numbers, dense, first_of_each, has_twins
+from collector.devices.codes import Flags, Floats, Numbers, dense, has_twins
 from collector.devices.fields import FIELDS, Table
 from collector.devices.measure import Measured, measure
 from collector.devices.sighted import Sighted
@@ -23,22 +25,30 @@ _LAST = np.iinfo(np.int8).max
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """For each row: `values` by column (NaN where there is none), columns with a rejected value, and what was seen."""
+    """For each row: `values` by column (NaN where there is none), columns with a rejected value, and what was seen.
+
+    `contested_count` are the columns rejected because series of one set of labels differ.
+    """
 
     values: dict[str, Floats]
     rejected_count: Numbers
     has_copies: Flags
     is_clamped: Flags
+    contested_count: Numbers
 
 
 def choose(seen: Sighted, sample_values: Floats) -> Chosen:
     """The values that count."""
     table = FIELDS.table
-    used = _used(seen, table)
+    used, is_contested = _used(seen, sample_values, table)
     fields, sightings, rows = seen.sample_field[used], seen.sample_sighting[used], seen.sample_row[used]
     row_count = len(seen.row_gpu)
     is_slice = (seen.row_slice != 0)[seen.sighting_row][sightings]
     measured = measure(sample_values[used], fields, seen.sample_meaning[used], is_slice, table)
+    if is_contested.any():
+        measured = dataclasses.replace(
+            measured, is_good=measured.is_good & ~is_contested, is_bad=measured.is_bad | is_contested
+        )
     is_copy = np.array([subject.is_copy for subject in seen.subjects])[seen.sighting_subject][sightings]
     is_lent = table.is_device_wide[fields] & is_slice
     order = (table.rank[fields] * 2 + (is_copy | is_lent)).astype(np.int8)
@@ -48,11 +58,15 @@ def choose(seen: Sighted, sample_values: Floats) -> Chosen:
         rejected_count=_distinct_columns(cells[measured.is_bad], row_count),
         has_copies=_copies(seen, fields, sightings, table),
         is_clamped=np.bincount(rows[measured.is_clamped], minlength=row_count) > 0,
+        contested_count=_distinct_columns(cells[is_contested], row_count),
     )
 
 
-def _used(seen: Sighted, table: Table) -> Numbers:
-    """The samples that measure something, each series once an instant; parts of a sum are series of their own."""
+def _used(seen: Sighted, sample_values: Floats, table: Table) -> tuple[Numbers, Flags]:
+    """The samples that measure something, once for each set of labels and instant, and which of them others contest.
+
+    Parts of a sum are samples of their own.
+    """
     used = np.flatnonzero((seen.sample_field != 0) & ~table.is_of_holder[seen.sample_field])
     keys = seen.sample_sighting[used] * len(table) + seen.sample_field[used]
     parts = np.flatnonzero(table.is_summed[seen.sample_field[used]])
@@ -60,7 +74,14 @@ def _used(seen: Sighted, table: Table) -> Numbers:
         distinct, codes = np.unique(seen.sample_meaning[used][parts], return_inverse=True)
         keys *= len(distinct) + 1
         keys[parts] += codes + 1
-    return used[first_of_each(keys)] if has_twins(keys) else used
+    if not has_twins(keys):
+        return used, np.zeros(len(used), np.bool_)
+    _, first, positions = np.unique(keys, return_index=True, return_inverse=True)
+    values = sample_values[used]
+    differs = table.is_single[seen.sample_field[used]] & (values != values[first][positions])
+    is_contested = np.bincount(positions[differs], minlength=len(first)) > 0
+    in_order = np.argsort(first)
+    return used[first[in_order]], is_contested[in_order]
 
 
 @dataclass(frozen=True, slots=True)

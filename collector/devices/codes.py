@@ -51,12 +51,6 @@ def has_twins(keys: Numbers) -> bool:
     return bool((ordered[1:] == ordered[:-1]).any())
 
 
-def first_of_each(keys: Numbers) -> Numbers:
-    """Where each key occurs first, in the order of occurrence."""
-    _, first = np.unique(keys, return_index=True)
-    return np.sort(first)
-
-
 def smallest(groups: Numbers, codes: Numbers, count: int) -> Numbers:
     """The smallest code of each of `count` groups, `NONE` where a group has none."""
     least = np.full(count, NONE, np.int64)

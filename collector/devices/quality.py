@@ -17,8 +17,9 @@ _MAX_SECONDS = 1e15
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Contradicted rows with how many columns they lost, contested rows and their claimants, each sample's skew."""
+    """Rows with how many columns differing series or contradictions cost; rows and their claimants; samples' skew."""
 
+    contested: list[tuple[int, int]]
     contradicted: list[tuple[int, int]]
     claims: list[tuple[int, str, int]]
     skew: Floats
@@ -43,6 +44,10 @@ def events(
         )
 
     of_gpus = [
+        *(
+            of_gpu(row, "conflicting_sample", "series of one metric differ and nothing says how they join", lost)
+            for row, lost in found.contested
+        ),
         *(
             of_gpu(row, "contradiction", "profiling counters at zero under load", lost)
             for row, lost in found.contradicted

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from collector.devices.fields import FIELDS, Field, bounded
+from collector.devices.fields import FIELDS, HOLDER_COLUMNS, Field, bounded
 from collector.devices.subject import DeviceSeries, FaultSeries, Pod, Subject
 from collector.exposition import Series
 from collector.mapping.file import Fault, MappingFile, Metric
@@ -22,6 +22,7 @@ _MODELS = frozenset(model.model for model in GPU_MODELS)
 _PORT = re.compile(r":\d+$")
 _NO_NODE = frozenset({"", "localhost", "127.0.0.1"})
 _MAX_SUBJECTS = 100_000
+_MAX_NAMES = 4
 _JOB_NAMESPACE = "slurm"
 
 
@@ -264,28 +265,29 @@ def _both(name: str) -> tuple[str, str]:
 
 
 def _uses(mapping: MappingFile, metric: Metric) -> Iterator[tuple[str, _Use]]:
-    use = _Use(
-        tuple((name, value.lower()) for name, value in metric.when.items()),
-        tuple((name, _lower(values)) for name, values in metric.unless.items()),
-        _field(mapping, metric) if metric.column else None,
-        metric.sum_over or metric.mean_over,
-    )
-    for prefix in mapping.prefixes:
-        for name in metric.names:
-            yield prefix + name, use
+    when = tuple((name, value.lower()) for name, value in metric.when.items())
+    unless = tuple((name, _lower(values)) for name, values in metric.unless.items())
+    is_measured = metric.column and metric.column not in HOLDER_COLUMNS
+    for number, name in enumerate(metric.names):
+        age = min(number, _MAX_NAMES - 1) if is_measured else 0
+        field = _field(mapping, metric, age) if metric.column else None
+        for prefix in mapping.prefixes:
+            yield prefix + name, _Use(when, unless, field, metric.sum_over or metric.mean_over)
 
 
-def _field(mapping: MappingFile, metric: Metric) -> Field:
+def _field(mapping: MappingFile, metric: Metric, age: int) -> Field:
+    """The field of `metric` under a name that has `age` newer ones: of several on a page the newest counts."""
     _, times, divided_by = UNITS[metric.unit]
     field = bounded(
         Field(
             metric.column,
             times,
             divided_by,
-            rank=metric.rank,
+            rank=metric.rank * _MAX_NAMES + age,
             is_device_wide=metric.device_wide,
             is_summed=bool(metric.sum_over or metric.mean_over),
             is_averaged=bool(metric.mean_over),
+            is_single=not (metric.sum_over or metric.mean_over),
             blanks=tuple(sorted({*mapping.blanks, *metric.blanks})),
         )
     )

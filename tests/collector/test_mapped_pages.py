@@ -250,3 +250,34 @@ def test_a_mapping_that_fits_nothing_on_the_page_is_a_failed_read(linked: Mappin
 def test_a_node_without_cards_is_read_where_the_exporter_speaks_of_more() -> None:
     (head,) = parse(b'ray_node_cpu_utilization{ip="10.0.0.1"} 3\n', NOW, target("ray")).reads
     assert (head.ok, head.device_count) == (True, 0)
+
+
+ENGINES = """
+source = "acme_exporter"
+[labels]
+uuid = ["card"]
+[[metric]]
+names = ["acme_busy", "acme_load"]
+column = "gpu_util_ratio"
+unit = "percent"
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "busy", "conflicts"),
+    [
+        (['acme_busy{card="a",engine="0"} 10', 'acme_busy{card="a",engine="1"} 90'], None, 1),
+        (['acme_busy{card="a",engine="0"} 10', 'acme_busy{card="a",engine="1"} 10'], 0.1, 0),
+        (['acme_busy{card="a",pod="p"} 10', 'acme_busy{card="a",pod="q"} 90'], 0.9, 0),
+        (['acme_load{card="a"} 10', 'acme_busy{card="a"} 90'], 0.9, 0),
+    ],
+)
+def test_series_of_a_card_that_differ_are_no_value(tmp_path, lines, busy, conflicts) -> None:
+    path = tmp_path / "engines.toml"
+    path.write_text(ENGINES, encoding="utf-8")
+    seen = parse("".join(f"{line}\n" for line in lines).encode(), NOW, target(load(path)))
+    (reading,) = seen.readings
+    assert (reading.gpu_util_ratio, reading.invalid_count) == (busy, conflicts)
+    events = [event for event in seen.others.get("quality_event", ()) if event.kind == "conflicting_sample"]
+    assert [(event.subject, event.count) for event in events] == [("a", 1)] * conflicts
+    assert bool(reading.quality_flags & QualityFlag.VALUE_REJECTED) == bool(conflicts)
