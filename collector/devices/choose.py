@@ -113,6 +113,8 @@ def _best(of: _Cells, measured: Measured, row_count: int, table: Table) -> dict[
     if len(parts):
         _add_up(best, cells[parts], of.part[good][is_best][parts], values[parts], table.is_averaged[fields[parts]])
         best[of.cell[table.is_summed[of.field] & measured.is_bad]] = -np.inf  # a sum without a part is none
+    failed = np.flatnonzero(table.is_final[of.field] & measured.is_bad)
+    best[of.cell[failed[of.order[failed] | 1 < best_order[of.cell[failed]]]]] = -np.inf  # none stands in for it
     best[np.isneginf(best)] = np.nan
     present = np.unique(table.column[np.unique(fields)])
     columns = best.reshape(len(table.columns), row_count)

@@ -53,7 +53,8 @@ class Field:
     Where `label` names one, the value only counts how often the thing in that label happened lately: what the column
     gets is the label's meaning, and a count of zero says nothing. `is_mask` columns collect bits of several series,
     `is_summed` ones add up parts of a card that a label tells apart (its links), and with `is_averaged` the column gets
-    their mean. Of an `is_single` one a set of labels has one value: several that differ are none.
+    their mean. Of an `is_single` one a set of labels has one value: several that differ are none. Where
+    an `is_final` one is there without a value no metric of a higher rank stands in for it.
     """
 
     column: str
@@ -66,6 +67,7 @@ class Field:
     is_summed: bool = False
     is_averaged: bool = False
     is_single: bool = False
+    is_final: bool = False
     label: str = ""
     low: float = 0.0
     high: float = 0.0
@@ -93,6 +95,7 @@ class Table(NamedTuple):
     is_summed: Flags
     is_averaged: Flags
     is_single: Flags
+    is_final: Flags
     is_count: Flags
     is_of_holder: Flags
     times: Floats
@@ -148,6 +151,7 @@ def _table(fields: list[Field]) -> Table:
         is_summed=np.array([field.is_summed for field in fields]),
         is_averaged=np.array([field.is_averaged for field in fields]),
         is_single=np.array([field.is_single for field in fields]),
+        is_final=np.array([field.is_final for field in fields]),
         is_count=np.array([bool(field.label) and not field.is_summed for field in fields]),
         is_of_holder=np.array([field.column in HOLDER_COLUMNS for field in fields]),
         times=np.array([field.times for field in fields]),

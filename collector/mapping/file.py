@@ -57,6 +57,7 @@ class Metric(_Table):
     )
     unit: str = Field("", description="unit as written")
     rank: int = Field(0, ge=0, le=9, description="of several metrics of a column the lowest counts")
+    final: bool = Field(default=False, description="where it is there without a value no higher rank stands in for it")
     device_wide: bool = Field(default=False, description="of the whole card, even where repeated for each part")
     when: Mapping[str, str] = Field(default_factory=dict, description="counts only with these label values")
     unless: Mapping[str, tuple[str, ...]] = Field(

@@ -287,6 +287,7 @@ def _field(mapping: MappingFile, metric: Metric, age: int) -> Field:
             is_device_wide=metric.device_wide,
             is_summed=bool(metric.sum_over or metric.mean_over),
             is_averaged=bool(metric.mean_over),
+            is_final=metric.final,
             is_single=not (metric.sum_over or metric.mean_over),
             blanks=tuple(sorted({*mapping.blanks, *metric.blanks})),
         )

@@ -197,3 +197,14 @@ def test_a_vnpu_is_asked_for_as_a_part(resource: str) -> None:
 @pytest.mark.parametrize("resource", ["huawei_com_Ascend310P", "huawei_com_Ascend910", "huawei_com_npu"])
 def test_a_whole_npu_is_asked_for_as_one(resource: str) -> None:
     assert is_whole(resource)
+
+
+@pytest.mark.parametrize(
+    ("failed", "used"),
+    [(-1, None), (0, None), (4294967295, None), (None, 3000 * 2**20), (9000, 9000 * 2**20)],
+)
+def test_the_memory_of_the_control_processors_does_not_stand_for_hbm_that_was_not_read(failed, used) -> None:
+    hbm = "" if failed is None else series("npu_chip_info_hbm_used_memory", failed)
+    page = hbm + series("npu_chip_info_used_memory", 3000) + series("npu_chip_info_power", 300)
+    (reading,) = parse(page.encode(), NOW, target()).readings
+    assert (reading.fb_used_bytes, reading.power_watts) == (used, 300)
