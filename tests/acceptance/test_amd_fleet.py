@@ -12,12 +12,11 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from collector.devices.page import failure, parse
 from collector.mapping.file import load
 from collector.mapping.source import MappedTarget
-from gpuledger.errors import SourceError
-from gpuledger.model import Window, to_table
+from gpuledger.model import Window
 from gpuledger.simulate import FleetSpec, Simulation, simulate
+from tests.acceptance.fleets import check_parts, fill, observations, spans_of
 from warehouse import Warehouse
 from warehouse.ledger import AUDITS
 
@@ -38,32 +37,15 @@ def window(simulation) -> Window:
 
 @pytest.fixture(scope="module")
 def house(simulation, window) -> Iterator[Warehouse]:
-    rows: dict[str, list[object]] = {"reading": [], "holding": [], "source_read": []}
-    for host in simulation.fleet.hosts:
-        target = MappedTarget(load("amd"), interval_seconds=60)
-        for minute in range(HOURS * 60):
-            at = simulation.spec.start_at + timedelta(minutes=minute)
-            try:
-                seen = parse(simulation.node_page(host.name, at), at, target)
-            except SourceError as error:
-                seen = failure(target, at, str(error))
-            rows["reading"] += seen.readings
-            rows["holding"] += seen.holdings
-            rows["source_read"] += seen.reads
     with Warehouse.open(None) as opened:
-        for name, of in rows.items():
-            assert not opened.ingest(name, to_table(name, of), name).rejected
-        pods = (table for record, table in simulation.records() if record == "pod")
-        for number, table in enumerate(pods):
-            assert not opened.ingest("pod", table, f"pod-{number}").rejected
-        assert opened.build_ledger(window).violations == 0
+        seen = observations(simulation, lambda _: MappedTarget(load("amd"), interval_seconds=60), HOURS * 60)
+        fill(opened, simulation, seen, window)
         yield opened
 
 
 @pytest.fixture(scope="module")
 def spans(house) -> pl.DataFrame:
-    with house.writing() as cursor:
-        return pl.DataFrame(pl.from_arrow(cursor.sql("from state_span").to_arrow_table()))
+    return spans_of(house)
 
 
 def test_it_closes_to_physical_cards(simulation, house, window, spans) -> None:
@@ -77,22 +59,7 @@ def test_it_closes_to_physical_cards(simulation, house, window, spans) -> None:
 
 
 def test_each_pod_has_the_part_of_its_card_that_it_held(simulation, window, spans) -> None:
-    told = (table for record, table in simulation.records() if record == "allocation")
-    allocations = pl.concat([pl.DataFrame(pl.from_arrow(table)) for table in told])
-    end = pl.lit(window.to_at)
-    held = pl.min_horizontal("ended_at", end) - pl.max_horizontal("started_at", pl.lit(window.from_at))
-    key = ["pod", "gpu_uuid", "slice_id"]
-    truth = (
-        allocations.unique("allocation_id", keep="last")
-        .with_columns(hours=pl.col("share") * held.dt.total_seconds() / 3600)
-        .filter(pl.col("hours") > 0)
-        .group_by(key)
-        .agg(pl.col("hours").sum())
-    )
-    found = spans.filter(pl.col("pod") != "").group_by(key).agg(pl.col("gpu_hours").sum())
-    both = truth.join(found, on=key, how="full", coalesce=True).with_columns(pl.col("hours", "gpu_hours").fill_null(0))
-    assert both["gpu_hours"].to_list() == pytest.approx(both["hours"].to_list(), abs=1e-6)
-    assert set(allocations["share"]) == {1 / 8, 1 / 2, 1.0}
+    assert check_parts(simulation, window, spans) == {1 / 8, 1 / 2, 1.0}
 
 
 def test_partitions_without_profiling_are_active_and_not_graded(spans) -> None:

@@ -6,7 +6,6 @@ the deprecated names that the page uses. It holds facts, no copy of the page.
 
 from __future__ import annotations
 
-import dataclasses
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,12 @@ import yaml
 
 from collector.dcgm.fields import RENAMED
 from collector.sources.dcgm import parse
-from gpuledger.model import Holding, QualityFlag, Reading
 from gpuledger.ports import Observation
+from tests.collector.page_rows import holding_of, row_of
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 EXPECTED = Path(__file__).resolve().parents[1] / "expected" / "dcgm"
 NAMES = sorted(path.stem for path in EXPECTED.glob("*.yaml"))
-IDENTITY = {"ts", "node", "gpu_uuid", "slice_id", "source", "seen_at", "interval_seconds", "model", "slice_profile"}
-COUNTED = {"invalid_count", "quality_flags"}
 
 
 def expected_of(name: str) -> dict[str, Any]:
@@ -44,33 +41,6 @@ def _at(columns: dict[str, dict[str, Any]], position: int) -> dict[str, float]:
         column: how["written"][position] * how.get("times", 1) / how.get("divided_by", 1)
         for column, how in columns.items()
     }
-
-
-def row_of(reading: Reading) -> dict[str, Any]:
-    fields = dataclasses.asdict(reading)
-    flags = [name for name in dir(QualityFlag) if name.isupper() and reading.quality_flags & getattr(QualityFlag, name)]
-    told = {
-        "gpu": reading.gpu_uuid,
-        "slice": reading.slice_id,
-        "profile": reading.slice_profile,
-        "node": reading.node,
-        "model": reading.model,
-        "invalid": reading.invalid_count,
-        "flags": flags,
-    }
-    values = {name: of for name, of in fields.items() if name not in IDENTITY | COUNTED and of is not None}
-    return {name: of for name, of in told.items() if of} | {"values": values}
-
-
-def holding_of(holding: Holding) -> dict[str, Any]:
-    told = {
-        "gpu": holding.gpu_uuid,
-        "slice": holding.slice_id,
-        "pod": f"{holding.namespace}/{holding.pod}",
-        "container": holding.container,
-        "share": holding.share,
-    }
-    return {name: of for name, of in told.items() if of}
 
 
 def renamed(observation: Observation) -> list[str]:

@@ -6,10 +6,8 @@ and no others, and holdings. Pages of Cambricon, Hygon and MetaX are made by han
 
 from __future__ import annotations
 
-import dataclasses
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -19,13 +17,13 @@ from collector.mapping.file import Fault, Labels, MappingFile, Metric, load, shi
 from collector.mapping.source import MappedTarget
 from collector.mapping.units import UNITS
 from gpuledger.errors import ConfigError
-from gpuledger.model import Holding, QualityFlag, Reading
+from gpuledger.model import QualityFlag, Reading
+from tests.collector.page_rows import holding_of, row_of
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 EXPECTED = Path(__file__).resolve().parents[1] / "expected" / "mapped"
 DOCUMENTS = Path(__file__).resolve().parents[2] / "docs" / "sources"
 NAMES = sorted(path.stem for path in EXPECTED.glob("*.yaml"))
-TOLD_APART = {"ts", "node", "gpu_uuid", "slice_id", "source", "seen_at", "interval_seconds", "model", "slice_profile"}
 UNTESTED = ("cambricon", "hygon", "metax")
 LINKED = """
 source = "acme_exporter"
@@ -42,34 +40,6 @@ column = "core_active_ratio"
 unit = "percent"
 mean_over = "core"
 """
-
-
-def row_of(reading: Reading) -> dict[str, Any]:
-    fields = dataclasses.asdict(reading)
-    flags = [name for name in dir(QualityFlag) if name.isupper() and reading.quality_flags & getattr(QualityFlag, name)]
-    told = {
-        "gpu": reading.gpu_uuid,
-        "slice": reading.slice_id,
-        "profile": reading.slice_profile,
-        "node": reading.node,
-        "model": reading.model,
-        "invalid": reading.invalid_count,
-        "flags": flags,
-    }
-    unlisted = TOLD_APART | {"invalid_count", "quality_flags"}
-    values = {name: of for name, of in fields.items() if name not in unlisted and of is not None}
-    return {name: of for name, of in told.items() if of} | {"values": values}
-
-
-def holding_of(holding: Holding) -> dict[str, Any]:
-    told = {
-        "gpu": holding.gpu_uuid,
-        "slice": holding.slice_id,
-        "pod": f"{holding.namespace}/{holding.pod}",
-        "container": holding.container,
-        "share": holding.share,
-    }
-    return {name: of for name, of in told.items() if of}
 
 
 def target(mapping: str | MappingFile) -> MappedTarget:

@@ -6,10 +6,8 @@ and faults. `cards` with `each` are rows that are alike.
 
 from __future__ import annotations
 
-import dataclasses
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -20,46 +18,18 @@ from collector.exposition import Series
 from collector.mapping.file import load
 from collector.mapping.source import MappedTarget
 from gpuledger.attribution.resources import is_gpu, is_whole
-from gpuledger.model import Holding, QualityFlag, Reading, slice_share
+from gpuledger.model import slice_share
 from gpuledger.ports import Observation
+from tests.collector.page_rows import holding_of, row_of
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 EXPECTED = Path(__file__).resolve().parents[1] / "expected" / "npu_exporter"
 NAMES = sorted(path.stem for path in EXPECTED.glob("*.yaml"))
-IDENTITY = {"ts", "node", "gpu_uuid", "slice_id", "source", "seen_at", "interval_seconds", "model", "slice_profile"}
 DIE = "185A0B21-20A04C18-93B2ED94-14CC040A-11102003"
 
 
 def target() -> MappedTarget:
     return MappedTarget(load("ascend"), node="n1", interval_seconds=15)
-
-
-def row_of(reading: Reading) -> dict[str, Any]:
-    fields = dataclasses.asdict(reading)
-    flags = [name for name in dir(QualityFlag) if name.isupper() and reading.quality_flags & getattr(QualityFlag, name)]
-    told = {
-        "gpu": reading.gpu_uuid,
-        "slice": reading.slice_id,
-        "profile": reading.slice_profile,
-        "node": reading.node,
-        "model": reading.model,
-        "invalid": reading.invalid_count,
-        "flags": flags,
-    }
-    unlisted = IDENTITY | {"invalid_count", "quality_flags"}
-    values = {name: of for name, of in fields.items() if name not in unlisted and of is not None}
-    return {name: of for name, of in told.items() if of} | {"values": values}
-
-
-def holding_of(holding: Holding) -> dict[str, Any]:
-    told = {
-        "gpu": holding.gpu_uuid,
-        "slice": holding.slice_id,
-        "pod": f"{holding.namespace}/{holding.pod}",
-        "container": holding.container,
-        "share": holding.share,
-    }
-    return {name: of for name, of in told.items() if of}
 
 
 def faults_of(observation: Observation) -> list[dict[str, str]]:
