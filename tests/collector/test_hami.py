@@ -23,7 +23,8 @@ from collector.settings import load as load_settings
 from collector.sources.hami import NUMBERS_IN_LABELS, PAGES, HamiSource
 from gpuledger.errors import ConfigError
 from gpuledger.ports import Observation
-from tests.collector.test_dcgm_expected import holding_of, old, row_of
+from tests.collector.page_rows import holding_of, row_of
+from tests.collector.test_dcgm_expected import old
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 EXPECTED = Path(__file__).resolve().parents[1] / "expected" / "hami"
