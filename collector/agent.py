@@ -122,7 +122,7 @@ class Agent:
         """The rows of one observation; None, counted and logged, where they are no rows of `record`."""
         try:
             return to_table(record, rows)
-        except Exception:
+        except Exception:  # whatever makes a row none of its record: it is counted and logged with its trace
             self._lose(record, len(rows))
         return None
 

@@ -46,7 +46,7 @@ def text_of(error: Exception) -> str:
     code = f"NVML {error.value}" if isinstance(error, pynvml.NVMLError) else type(error).__name__
     try:
         return f"{error} ({code})"
-    except Exception:
+    except Exception:  # the text is the library's own, and it may be garbage: the code says enough
         return code
 
 
